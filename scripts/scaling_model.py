@@ -80,7 +80,7 @@ def of_configuration(name: str) -> Model:
 
     from nmt.config import load_config
     from nmt.models import build_model, parameters_by_part
-    from nmt.training.distributed.process_group import BUCKET_BYTES
+    from nmt.training.process_group import BUCKET_BYTES
 
     config = load_config(name)
     vocabulary = int(config.data.tokenizer_options["vocab_size"])

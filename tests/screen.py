@@ -11,7 +11,7 @@ from typing import TextIO
 
 import pytest
 
-from nmt.training.terminal import CLEAR_ROW
+from nmt.training.logs import CLEAR_ROW
 
 COLUMNS = 80
 

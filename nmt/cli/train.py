@@ -124,7 +124,7 @@ def _train(arguments: argparse.Namespace, *, started: float, cpu: CpuClock, worl
             print(dump(config), end="")
         return 0
     if arguments.dry_run:
-        from nmt.training.dry_run import dry_run
+        from nmt.training.preflight import dry_run
 
         if world.is_main:
             dry_run(config, device=world.device)

@@ -37,14 +37,13 @@ from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World, interleave
 from nmt.training.doubts import about_the_data, odd_vocabularies
 from nmt.training.losses import Loss
-from nmt.training.memory import check_size
-from nmt.training.random_state import seed_everything
-from nmt.training.samples import TrainingSamples
+from nmt.training.preflight import check_size
+from nmt.training.run_dir import write_lines
 from nmt.training.setup import build_training_loss
+from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample, Task
-from nmt.training.text_file import write_lines
 from nmt.training.trainer import Trainer
-from nmt.training.validation import Found, Translate, Validator, counts, noted_lines, problems
+from nmt.training.validation import Found, TrainingSamples, Translate, Validator, counts, noted_lines, problems
 
 AS_IT_IS = Sides()
 """Training text that is the same in all epochs."""

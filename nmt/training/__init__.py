@@ -2,26 +2,6 @@
 
 from __future__ import annotations
 
-from nmt.training import (
-    callbacks,
-    losses,
-    muon,
-    optimizers,
-    other_optimizers,
-    r_drop,
-    sampled,
-    schedules,
-    step_schedules,
-)
+from nmt.training import callbacks, losses, optimizers, schedules
 
-__all__ = [
-    "callbacks",
-    "losses",
-    "muon",
-    "optimizers",
-    "other_optimizers",
-    "r_drop",
-    "sampled",
-    "schedules",
-    "step_schedules",
-]
+__all__ = ["callbacks", "losses", "optimizers", "schedules"]

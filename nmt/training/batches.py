@@ -17,7 +17,7 @@ from nmt.data.resegmentation import DrawnPairs
 from nmt.data.sampling import Rows
 from nmt.errors import counted
 from nmt.ops.dropout import Masks, batch_key
-from nmt.training.distributed.share import Share
+from nmt.training.distributed import Share
 
 
 class Position(NamedTuple):

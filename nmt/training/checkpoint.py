@@ -3,24 +3,193 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import safetensors
+import torch
 from torch import Tensor
 
 from nmt.errors import CheckpointError, UnreadableError
-from nmt.files.errors import reason
+from nmt.files.errors import naming, reason
 from nmt.files.new import new_directory
-from nmt.files.whole import is_folder, sync, write_file
+from nmt.files.safe import LARGEST_RECORD
+from nmt.files.sums import read_sums, sums_text
+from nmt.files.whole import is_folder, is_there, read_file, sync, write_file
 from nmt.interop import run_layout
-from nmt.interop.weights_file import DamagedError
+from nmt.interop.finite import check_finite
+from nmt.interop.weights_file import DamagedError, parse_weights, parsed, write_weights
 from nmt.light.output import remove_leftovers
-from nmt.training.checkpoint_files import Loaded, read_checkpoint, write_arrays
-from nmt.training.state import Ranking
+from nmt.training.state import STATE_FORMAT, Ranking
+
+DIGEST = "weights_sha256"
+FORMAT = "format"
+_STATES = 8
+"""Times the weights: the most that their averages and the optimizer's records of them can be, and room."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checkpoint that was read and found whole."""
+
+    path: Path
+    weights: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+class OtherVersionError(CheckpointError):
+    """A complete checkpoint from which this version cannot resume."""
+
+
+def read_checkpoint(path: Path, *, must_be_finite: bool = True, largest: int | None = None) -> Loaded:
+    """Read a checkpoint directory with its training state, all on the CPU.
+
+    Its weights have at most `largest` bytes, or the size of the memory.
+
+    Raises:
+        UnreadableError: a file cannot be read at this moment, or is missing; it may be good.
+        DamagedError: a file was read and differs from what was saved, or weights are NaN or infinite unless they may
+            be.
+        OtherVersionError: it was written by a version with another format.
+    """
+    if not is_there(path / run_layout.TRAINING_STATE):
+        # Translating needs none; and a file server that fails may have lost it for this moment only.
+        raise UnreadableError(f"{path}: has no {run_layout.TRAINING_STATE}; nothing has been changed")
+    sums = _read_sums(path / run_layout.SUMS)
+    largest_state = None if largest is None else _STATES * largest
+    state = _read_state(path / run_layout.TRAINING_STATE, sums, largest=largest_state)
+    written = state.get(FORMAT)
+    if written != STATE_FORMAT:
+        raise OtherVersionError(
+            f"{path}: training state of format {written!r}, this version reads {STATE_FORMAT}; finish the run with the "
+            f"version that started it, or start a new run from its weights with training.init_from"
+        )
+    content = read_file(path / run_layout.WEIGHTS, largest=largest)
+    found = hashlib.sha256(content).hexdigest()
+    if found != state.get(DIGEST) or found != sums.get(run_layout.WEIGHTS, found):
+        raise DamagedError(f"{path}: damaged checkpoint: {run_layout.WEIGHTS} differs from what was saved")
+    weights = parse_weights(path / run_layout.WEIGHTS, content)
+    if must_be_finite:
+        check_finite(weights, file=path / run_layout.WEIGHTS)
+        check_finite(trained_weights(state), file=path / run_layout.TRAINING_STATE)
+    return Loaded(path, weights, state)
+
+
+def trained_weights(state: dict[str, Any]) -> dict[str, Tensor]:
+    """The weights in a training state: there are some where it is their moving average that is saved as weights."""
+    weights: dict[str, Tensor] = state.get("updater", {}).get("trained_weights", {})
+    return weights
+
+
+def _read_sums(file: Path) -> dict[str, str]:
+    """The checksums of a checkpoint by the names of its files; none in one of an older version."""
+    if not is_there(file):
+        return {}
+    sums = read_sums(read_file(file, largest=LARGEST_RECORD))
+    if sums is None:
+        raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} is not a list of checksums")
+    return sums
+
+
+def _read_state(file: Path, sums: Mapping[str, str], *, largest: int | None) -> dict[str, Any]:
+    """The training state, verified if it has a checksum; raises as `read_checkpoint`."""
+    content = read_file(file, largest=largest)
+    known = sums.get(file.name)
+    if known is not None and known != hashlib.sha256(content).hexdigest():
+        raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} differs from what was saved")
+    try:
+        parsed(file, lambda: _check_unpacked(content))
+        return parsed(file, lambda: dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)))
+    except DamagedError as error:
+        cause = reason(error.__cause__ or error)
+        if known is not None:
+            what = f"is what was saved, but PyTorch {torch.__version__} cannot read it"
+            raise UnreadableError(f"{file}: {what}: {cause}; nothing has been changed") from error
+        raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name}: {cause}") from error
+
+
+def _check_unpacked(content: bytes) -> None:
+    """Raise ValueError for what torch.save does not write and takes more memory than the file: a packed archive."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries = archive.infolist()
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise ValueError("it is compressed, unlike a training state")
+    if sum(entry.file_size for entry in entries) > len(content):
+        raise ValueError("its parts overlap")
+
+
+def of_other_version(path: Path) -> OtherVersionError | None:
+    """The error for a checkpoint directory of another version, else None (also for a damaged one).
+
+    Raises:
+        UnreadableError: this cannot be determined at this moment.
+    """
+    try:
+        read_checkpoint(path)
+    except OtherVersionError as error:
+        return error
+    except DamagedError:
+        pass
+    return None
+
+
+def write_arrays(folder: Path, *, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Write all but the configuration into the directory of a checkpoint. An OSError names the file."""
+    content = write_weights(folder / run_layout.WEIGHTS, weights)
+    sums = {run_layout.WEIGHTS: hashlib.sha256(content).hexdigest()}
+    del content
+    record = {**state, FORMAT: STATE_FORMAT, DIGEST: sums[run_layout.WEIGHTS]}
+    sums[run_layout.TRAINING_STATE] = _write_state(folder / run_layout.TRAINING_STATE, record)
+    write_file(folder / run_layout.SUMS, sums_text(sums))
+
+
+class _Output:
+    """A file that torch.save writes to.
+
+    torch reports a failed write without its cause. So the first error is kept, later writes are discarded, and `check`
+    raises the error.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._error: OSError | None = None
+        self.digest = hashlib.sha256()
+
+    def write(self, block: Any) -> int:
+        """Write the bytes of an object; return how many they are."""
+        if self._error is None:
+            self.digest.update(block)
+            try:
+                self._stream.write(block)
+            except OSError as error:
+                self._error = error
+        return len(block)
+
+    def flush(self) -> None:
+        """Do nothing; `_write_state` does it in the end."""
+
+    def check(self) -> None:
+        """Raise the first error."""
+        if self._error is not None:
+            raise self._error
+
+
+def _write_state(path: Path, record: dict[str, Any]) -> str:
+    """Write a training state; return its SHA-256. An OSError names the file."""
+    with naming(path), path.open("wb") as stream:
+        output = _Output(stream)
+        torch.save(record, output)  # type: ignore[arg-type]
+        output.check()
+        stream.flush()
+        os.fsync(stream.fileno())
+    return output.digest.hexdigest()
 
 
 class CheckpointStore:

@@ -1,8 +1,9 @@
-"""Losses: their contract, the view of a batch that they get, and cross entropy, the usual loss."""
+"""Losses: their contract, the view of a batch that they get, cross entropy, R-Drop, and a sampled softmax."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -13,10 +14,12 @@ from torch import Tensor
 
 from nmt.models.base import PAD, Normalization, Seq2Seq, loss_weights
 from nmt.ops.dropout import current, masked_by
+from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy, linear_r_drop
 from nmt.ops.linear_cross_entropy.reference import Loss as Smoothed
 from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import LOSSES
 from nmt.training.distributed import World
+from nmt.training.schedules import require
 
 
 class BatchLoss(NamedTuple):
@@ -181,3 +184,120 @@ def build_loss(name: str, *, label_smoothing: float, options: Any = None) -> Los
     """Make the loss registered as `name`, with an instance of its `Options`; ConfigError for an unknown name."""
     loss: Loss = LOSSES.get(name)(label_smoothing=label_smoothing, options=options)
     return loss
+
+
+@LOSSES.register("r_drop")
+class RDrop(Loss):
+    """Cross entropy of two passes with different dropout, and the distance of their distributions (R-Drop).
+
+    For each word (CE(p) + CE(q)) / 2 + alpha / 2 * (KL(p || q) + KL(q || p)) / 2, which is half of what Liang et al.
+    (NeurIPS 2021, eq. 4) minimise, so that `alpha: 0` gives cross entropy. CE has `training.label_smoothing`. An update
+    takes slightly more than twice the time; the logits are never all in memory. Without dropout it has no effect.
+    """
+
+    smooths = True
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        """Options of `r_drop`."""
+
+        alpha: float = 5.0
+        """Weight of the divergence, as in the paper, which takes 5 for translation."""
+
+        def __post_init__(self) -> None:
+            require(self.alpha >= 0, f"alpha: must be 0 or more, not {self.alpha}")
+
+    def __call__(self, batch: TrainingBatch) -> BatchLoss:
+        found = linear_r_drop(
+            batch.passes(2),
+            batch.model.embeddings.softmax_table,
+            targets=batch.words,
+            weights=batch.word_weights,
+            alpha=self.options.alpha,
+            label_smoothing=self.label_smoothing,
+        )
+        return BatchLoss(found.total, found.nll)
+
+
+PADDING = 8
+"""Columns added to the table, only one of which is used: matrix products are slower with odd widths."""
+
+
+@LOSSES.register("sampled_cross_entropy")
+class SampledCrossEntropy(Loss):
+    """Cross entropy whose softmax is over the batch's own target words and a sample of the other words.
+
+    As in Jean et al. (ACL 2015), but the sample is drawn uniformly for each batch, and log(others / samples) is added
+    to the logit of each sampled word, which represents that many words: the expectation of the softmax's sum is the sum
+    over the vocabulary. With at least as many `samples` as other words it is `cross_entropy`. The sample depends on the
+    seed and the position of the batch; the batch's own words are those of the process's sentences. Losses of training
+    in the log are estimates with these samples; validation's loss is exact.
+    """
+
+    smooths = True
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        """Options of `sampled_cross_entropy`."""
+
+        samples: int = 1000
+        """Words of the vocabulary besides the batch's own."""
+
+        def __post_init__(self) -> None:
+            require(self.samples >= 1, f"samples: must be 1 or more, not {self.samples}")
+
+    def __call__(self, batch: TrainingBatch) -> BatchLoss:
+        found = sampled_losses(
+            batch.features(),
+            batch.model.embeddings.softmax_table,
+            batch.words,
+            weights=batch.word_weights,
+            samples=self.options.samples,
+            label_smoothing=self.label_smoothing,
+        )
+        return BatchLoss(found.total, found.nll)
+
+
+def sampled_losses(
+    features: Tensor, table: Tensor, words: Tensor, *, weights: Tensor, samples: int, label_smoothing: float = 0.0
+) -> Losses:
+    """As `linear_cross_entropy` of `words` [N] by `features` [N, E] and `table` [V, E], but over these words and
+    `samples` of the others; see `SampledCrossEntropy`."""
+    chosen, place, correction = _candidates(words, len(table), samples=samples)
+    return linear_cross_entropy(
+        torch.cat([features, _first_column(features.new_ones(len(features)))], 1),
+        torch.cat([table.index_select(0, chosen), _first_column(correction.to(table.dtype))], 1),
+        targets=place.index_select(0, words),
+        weights=weights,
+        label_smoothing=label_smoothing,
+    )
+
+
+def _candidates(words: Tensor, size: int, *, samples: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of a vocabulary of `size`, for target words [N]: ids [C] to compare with, where each id is there, corrections.
+
+    Places [size] are 0 for words that are not chosen; corrections [C] are fp32.
+    """
+    order = _order(size).to(words.device)
+    own = torch.zeros(size, dtype=torch.bool, device=words.device)
+    own[words] = True
+    mine, others = own.nonzero().squeeze(1), order[~own[order]]
+    chosen = torch.cat([mine, others[:samples]])
+    place = torch.zeros(size, dtype=torch.int64, device=words.device)
+    place[chosen] = torch.arange(len(chosen), device=words.device)
+    correction = torch.zeros(len(chosen), device=words.device)
+    if len(others) > samples:
+        correction[len(mine) :] = math.log(len(others) / samples)
+    return chosen, place, correction
+
+
+def _order(size: int) -> Tensor:
+    """A random order [size] of the vocabulary: of the batch's place in training, else by torch's generator."""
+    masks = current()
+    generator = None if masks is None else torch.Generator().manual_seed(masks.key)
+    return torch.randperm(size, generator=generator)
+
+
+def _first_column(values: Tensor) -> Tensor:
+    """Values [N] as the first of some columns of zeros [N, PADDING]."""
+    return torch.nn.functional.pad(values.unsqueeze(1), (0, PADDING - 1))

@@ -1,37 +1,107 @@
-"""Checks before training, in addition to the configuration: an end, files, packages, memory."""
+"""Before training: what would prevent it (an end, files, packages, memory), and what it would do, as a dry run."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 from nmt.config import component_options, load_saved
 from nmt.config.located import named_paths
 from nmt.config.options import check_options
 from nmt.config.problems import Problem
-from nmt.config.schema import Config
+from nmt.config.schema import Config, TrainingConfig
 from nmt.data import planned_sizes
 from nmt.data.demo import check_languages
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, missing
 from nmt.evaluation import build_metrics
+from nmt.files.new import temporary_directory
+from nmt.files.safe import memory
 from nmt.interop import run_layout
 from nmt.interop.model_dir import find_model
-from nmt.kernel_check import choose_kernels
+from nmt.kernel_check import choose_kernels, use_verified_kernels
+from nmt.models import build_model, parameters_by_part
+from nmt.models.base import loss_weights
 from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TASKS, TOKENIZERS
 from nmt.search.glossary import load_glossary
 from nmt.search.shortlist import read_shortlist
-from nmt.training.initial_weights import find_initial_weights
+from nmt.training.distributed import World
 from nmt.training.logs import tensorboard_problem
-from nmt.training.memory import too_large
-from nmt.training.precision import choose_precision
-from nmt.training.setup import build_limits
+from nmt.training.setup import build_limits, find_initial_weights
 from nmt.training.stopping import Budget
-from nmt.training.task import task_of
+from nmt.training.task import MemorySample, Task, task_of
+from nmt.training.update import choose_precision
 from nmt.units import SIDES, unit_of
+
+LAYERS = 10
+"""Layers of each side that are counted; a model that is too large with so many is so with more."""
+SMALL = 1 << 24
+"""A model with fewer weights, roughly, fits anywhere and is not counted."""
+BYTES = 4
+"""Bytes of a weight, which is stored in fp32 whatever the computation uses."""
+
+
+def keeps_average(training: TrainingConfig) -> bool:
+    """Whether an average of the weights is kept in addition."""
+    return training.ema_decay > 0 or training.average_after is not None
+
+
+def optimizer_moments(training: TrainingConfig) -> int:
+    """Numbers that the optimizer keeps for each weight; of a plugin's that does not say so, 2, as of Adam."""
+    member = OPTIMIZERS.get(training.optimizer)
+    counted = getattr(member, "moments", None)
+    return 2 if counted is None else int(counted(component_options(member, training.optimizer_options)))
+
+
+def too_large(config: Config, sizes: tuple[int, int], *, device: torch.device, training: bool = True) -> str | None:
+    """The problem of a model that cannot fit, in words; None if it fits, or if a plugin builds it.
+
+    `sizes` are the vocabulary sizes; `training` also counts gradients, the optimizer's state and the moving average.
+    Activations are not counted, so nothing is refused that could run.
+    """
+    model = config.model
+    outline = MODELS.get(model.architecture).outline(model)
+    width = max(outline.width, model.encoder_hidden_size or 0, model.embedding_size)
+    roughly = width * (width + sum(sizes)) * (outline.encoder_layers + outline.decoder_layers)
+    if config.plugins or roughly < SMALL:
+        return None
+    layers = {name: min(getattr(model, name), LAYERS) for name in ("encoder_layers", "decoder_layers")}
+    with torch.device("meta"):
+        parameters = build_model(dataclasses.replace(model, **layers), *sizes).parameters()
+    weights = sum(weight.numel() for weight in parameters)
+    copies = 2 + optimizer_moments(config.training) + keeps_average(config.training) if training else 1
+    there, needed = memory_of(device), BYTES * copies * weights
+    if needed <= there:
+        return None
+    what = "weights, gradients and the optimizer's state" if training else "weights"
+    where = "this GPU" if device.type == "cuda" else "this machine"
+    more = " or more" if layers != {name: getattr(model, name) for name in layers} else ""
+    return (
+        f"{weights:,} parameters{more} need {needed / 1e9:,.0f} GB ({what}); {where} has {there / 1e9:,.0f} GB. "
+        "Smaller: hidden_size, embedding_size, layers."
+    )
+
+
+def check_size(config: Config, sizes: tuple[int, int], *, device: torch.device) -> None:
+    """Raise ConfigError for a model whose weights alone cannot fit."""
+    message = too_large(config, sizes, device=device, training=False)
+    if message is not None:
+        raise ConfigError(f"model: {message}")
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes of the whole GPU, or of the whole machine."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return memory()
+
 
 SMALLEST = (4, 4)
 """Vocabularies whose sizes are not known yet."""
@@ -70,8 +140,8 @@ def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: b
     problems = [*_said_by(_questions(config, device=device, budget=budget, resumes=resumes)), *_in_the_way(config)]
     if not config.data.train and config.data.generator == "none":
         problems.append(Problem("data.train", "no training text; give a prefix or a list of prefixes"))
-    if config.training.tensorboard and (missing := tensorboard_problem()):
-        problems.append(Problem("training.tensorboard", missing))
+    if config.training.tensorboard and (lacking := tensorboard_problem()):
+        problems.append(Problem("training.tensorboard", lacking))
     if _is_known(config):
         sizes = _sizes(config)
         message = None if sizes is None else too_large(config, sizes, device=device, training=not dry)
@@ -219,3 +289,106 @@ def _tokenizer_files(config: Config) -> Iterator[tuple[str, Path]]:
     for path in TOKENIZERS.get(kind).inputs([], [], options=options):
         names = [name for name, value in config.data.tokenizer_options.items() if value == str(path)]
         yield ".".join([key, *names[:1]]), path
+
+
+def dry_run(config: Config, *, device: torch.device) -> None:
+    """Print on stdout the data and the model with which training would start.
+
+    Missing texts are named first; the parameters follow if the options determine the vocabulary sizes.
+
+    Raises:
+        ConfigError: `kernels` is not possible here.
+        DataError: texts or the shortlist are missing or cannot be used.
+    """
+    choose_kernels(config.kernels, device=device)
+    # A cache elsewhere would not be deleted, so it is not used.
+    task = task_of(dataclasses.replace(config, data=dataclasses.replace(config.data, cache_dir=None)))
+    if (absent := task.missing_files()) and (planned := task.planned_model()) is not None:
+        for key, message in absent:
+            print(f"nmt-train: {key}: {message}", file=sys.stderr, flush=True)
+        print_parameters(task, planned)
+        raise DataError("without these files only the parameters are known")
+    with temporary_directory("nmt-dry-run") as folder:
+        data = task.prepare(folder)
+        task.build_validator(data, device=device, world=World(device))  # a file of the search may prevent it
+        # No optimizer: making one has torch leave a directory of its own in the temporary folder.
+        model = task.build_model(data.tokenizer, device=device)
+        use_verified_kernels([model], device=device, purpose="training", check=False)
+        precision = choose_precision(config.training.precision, device=device)
+        print(f"device: {device}; {precision}")
+        print_parameters(task, model)
+        batches = task.build_batches(data)
+        for line in task.data_lines(data, batches):
+            print(line)
+        print(task.describe_epoch(batches))
+        for doubt in task.doubts(data, batches):
+            print(f"warning: {doubt}")
+        with precision.autocast():
+            activations = activation_bytes(task, model, task.memory_sample(data, batches), device=device)
+        moments = optimizer_moments(config.training)
+        print_memory(model, activations=activations, moments=moments, ema=keeps_average(config.training))
+        del data  # its files are mapped, and the folder is deleted now
+
+
+def print_parameters(task: Task, model: nn.Module) -> None:
+    """Trainable values by part and in all."""
+    parts = parameters_by_part(model)
+    print(task.describe_vocabularies(model))
+    print("parameters:")
+    for part, count in parts.items():
+        print(f"  {part:<24} {count:>14,}")
+    print(f"  {'total':<24} {sum(weight.numel() for weight in model.parameters()):>14,}")
+
+
+def print_memory(model: nn.Module, *, activations: int, moments: int, ema: bool) -> None:
+    """An estimate of what training needs."""
+    weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    copies = 2 + moments + ema
+    kept = {0: "", 1: ", one moment", 2: ", two moments"}.get(moments, f", {moments} moments")
+    optimizer = f"weights, gradients{kept}" + (", moving average" if ema else "")
+    total = copies * weights + activations
+    print(
+        f"memory, estimated: {mib(total)} = {mib(copies * weights)} ({optimizer}) "
+        f"+ {mib(activations)} (activations of the largest batch); memory of PyTorch itself is not included"
+    )
+
+
+def mib(count: int) -> str:
+    """Bytes for people."""
+    return f"{count / 2**20:,.0f} MiB"
+
+
+def activation_bytes(task: Task, model: nn.Module, sample: MemorySample, *, device: torch.device) -> int:
+    """Bytes that autograd keeps between the forward and the backward pass of a batch.
+
+    Measured on a sample and scaled to all rows of the batch, with whose number what is kept grows.
+    """
+    batch = sample.batch.to(device)
+    weights = loss_weights(batch.target, normalization="token")
+    with SavedBytes(model).counting() as saved:
+        total = task.build_loss()(task.training_batch(model, batch, weights)).total
+    del total
+    return saved.total * sample.rows // len(batch.target)
+
+
+@dataclass
+class SavedBytes:
+    """Counts what autograd saves, each storage once, weights not counted."""
+
+    model: nn.Module
+    total: int = 0
+    _seen: set[int] = field(default_factory=set)
+
+    def _pack(self, saved: Tensor) -> Tensor:
+        storage = saved.untyped_storage()
+        if storage.data_ptr() not in self._seen:
+            self._seen.add(storage.data_ptr())
+            self.total += storage.nbytes()
+        return saved
+
+    @contextmanager
+    def counting(self) -> Iterator[SavedBytes]:
+        """Count while the block runs."""
+        self._seen = {weight.untyped_storage().data_ptr() for weight in self.model.parameters()}
+        with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept):
+            yield self

@@ -1,7 +1,10 @@
-"""A whole training run in its directory: begin or resume, train, report."""
+"""A whole training run in its directory: begin or resume, train, report, average and test."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,26 +15,32 @@ from nmt.config.chosen import choices
 from nmt.config.located import anchored
 from nmt.config.schema import Config
 from nmt.data.checksums import has_checksums, write_checksums
-from nmt.errors import ConfigError, DataError, NmtError, counted
-from nmt.files.whole import is_file
+from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, counted
+from nmt.files.errors import reason
+from nmt.files.new import new_directory
+from nmt.files.whole import is_file, is_there
 from nmt.interop import run_layout
+from nmt.interop.weights_file import DamagedError, read_metadata, read_weights
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import parameters_by_part
 from nmt.ops.in_use import kernels_in_use
 from nmt.system import CpuClock, available_cores
+from nmt.training.average import average_checkpoints
 from nmt.training.callbacks import End, Start, stop_of
-from nmt.training.checkpoint_files import Loaded, of_other_version, read_checkpoint
+from nmt.training.checkpoint import Loaded, of_other_version, read_checkpoint
 from nmt.training.distributed import World, check_same
-from nmt.training.initial_weights import find_initial_weights
-from nmt.training.kept import KeptTranslations
 from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events, warnings_in
-from nmt.training.replacement import replace_run
-from nmt.training.run_dir import LOCK, Change, check_resumable, locked
-from nmt.training.setup import build_checkpoints, build_ranking, build_trainer
+from nmt.training.run_dir import LOCK, NEW, Change, KeptTranslations, check_resumable, locked, move_aside
+from nmt.training.setup import (
+    build_checkpoints,
+    build_ranking,
+    build_trainer,
+    find_initial_weights,
+    load_initial_weights,
+)
 from nmt.training.state import Progress
 from nmt.training.stopping import Ending, Limits
-from nmt.training.task import Prepared, Task, task_of
-from nmt.training.testing import check_average, finish, is_done
+from nmt.training.task import Prepared, Task, check_files, task_of
 from nmt.training.trainer import Trainer
 
 SHARED = "run_dir and data.cache_dir must be in a file system that all machines share"
@@ -262,3 +271,144 @@ def _device_name(device: torch.device) -> str:
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
     return f"{device.type}, {counted(threads, 'thread')} for {counted(available_cores(), 'core')}"
+
+
+def replace_run(task: Task, *, device: torch.device, start: Path | None) -> Path | None:
+    """Move an existing run aside; return its new name, None if there is none.
+
+    Before that, the data of the new run is prepared in a new directory, and its model is built, from the weights in
+    `start` if it is given. The new directory then takes the name of the run, so that nothing is prepared twice.
+
+    Raises:
+        ConfigError, DataError: the new run cannot begin.
+        CheckpointError: a living process trains in the old run, or it cannot be renamed.
+    """
+    check_files(task)  # a wrong path should be reported before any work
+    run = Path(os.path.abspath(task.config.run_dir))
+    if not is_there(run):
+        return None
+    with locked(run):
+        pass  # an error if another process trains there
+    if not is_there(run):  # there was nothing but the lock
+        return None
+    try:
+        with new_directory(run, prefix=NEW) as folder:
+            _try(_outside(task, run), folder, device=device, start=start)
+            moved = move_aside(run)
+            folder.rename(run)
+    except OSError as error:
+        raise CheckpointError(f"{run}: cannot be replaced: {reason(error)}") from error
+    return moved
+
+
+def _try(task: Task, folder: Path, *, device: torch.device, start: Path | None) -> None:
+    """Prepare the data in `folder`, and build what a mistake could prevent."""
+    data = task.prepare(folder)
+    task.build_validator(data, device=device, world=World(device))
+    model = task.build_model(data.tokenizer, device=device)
+    if start is not None:
+        load_initial_weights(start, model, tokenizer=data.tokenizer)
+
+
+def _outside(task: Task, run: Path) -> Task:
+    """The task without a cache in the run, which would be moved with it."""
+    data = task.config.data
+    cache = None if data.cache_dir is None else Path(os.path.realpath(data.cache_dir))
+    if cache is None or Path(os.path.realpath(run)) not in (cache, *cache.parents):
+        return task
+    return type(task)(dataclasses.replace(task.config, data=dataclasses.replace(data, cache_dir=None)))
+
+
+AVERAGE = "average"
+MAKER = {"made_by": "nmt-train"}
+"""Metadata of an average that the next end of the run may replace."""
+
+
+def is_done(task: Task, *, step: int) -> bool:
+    """Whether all results of the end of training exist and belong to `step`, not to an earlier end."""
+    run, averages = Path(task.config.run_dir), task.config.training.average_last
+    events = [event for event in read_events(run) if event["step"] == step] if is_file(run / EVENTS) else []
+    if averages and not any(event["event"] == AVERAGE and event["average_last"] == averages for event in events):
+        return False
+    files = [run / AVERAGE / run_layout.WEIGHTS] if averages else []
+    if task.tests:
+        files += test_outputs(task)
+    scored = sum(event["event"] == "test" for event in events)
+    return all(is_file(file) for file in files) and (not task.tests or scored >= (2 if averages else 1))
+
+
+def test_outputs(task: Task) -> list[Path]:
+    """The files written for the test data; each appears only when it is complete."""
+    outputs = [task.test_output(), *([task.test_output(average=True)] if task.config.training.average_last else [])]
+    return [output for output in outputs if output is not None]
+
+
+def check_average(run: Path) -> None:
+    """Raise CheckpointError if something else is in the place of this run's average.
+
+    UnreadableError if this cannot be determined at this moment.
+    """
+    folder = run / AVERAGE
+    if not is_there(folder):
+        return
+    file = folder / run_layout.WEIGHTS
+    try:
+        ours = is_file(file) and MAKER.items() <= read_metadata(file).items()
+    except DamagedError:
+        ours = False
+    if not ours:
+        raise CheckpointError(f"{folder}: is in the way of training.average_last; move it away")
+
+
+def finish(task: Task, trainer: Trainer, data: Prepared) -> None:
+    """Score the test data, if there is any, with the best checkpoint and, if asked for, the average.
+
+    A translation goes to RUN/test.<target language> and RUN/test.average.<target language>, the average of the
+    newest checkpoints to RUN/average. The trainer's model has other weights afterwards. Several processes share the
+    work; rank 0 writes.
+
+    Raises:
+        CheckpointError: checkpoints cannot be read or averaged.
+        DataError: a file cannot be written.
+    """
+    run, model, world = trainer.checkpoints.run, trainer.updater.model, trainer.world
+    if world.is_main:
+        for file in test_outputs(task) if task.tests else ():
+            file.unlink(missing_ok=True)  # of an earlier end of this run
+        trainer.log.withdraw(("test", AVERAGE), step=trainer.progress.step)  # of one that was killed
+    step = world.from_main(run_layout.best_step(run) if world.is_main else None)
+    assert step is not None, "training has ended, so there is a checkpoint"
+    if task.tests:
+        model.load_state_dict(read_checkpoint(run_layout.step_dir(run, step)).weights)
+        task.score_test(trainer, data, by=f"step-{step}", output=task.test_output())
+    if task.config.training.average_last:
+        with world.main_first():
+            if world.is_main:
+                _average(task.config, trainer)
+        if task.tests:
+            model.load_state_dict(read_weights(run / AVERAGE / run_layout.WEIGHTS))
+            task.score_test(trainer, data, by=AVERAGE, output=task.test_output(average=True))
+
+
+def _average(config: Config, trainer: Trainer) -> None:
+    """Make RUN/average again from the newest checkpoints, or from all if there are fewer than requested."""
+    run, wanted = trainer.checkpoints.run, config.training.average_last
+    steps = run_layout.checkpoint_steps(run)[-wanted:]
+    _remove_average(run)
+    folders = [run_layout.step_dir(run, step) for step in steps]
+    average_checkpoints(folders, run / AVERAGE, run=run, metadata=MAKER)
+    names = [folder.name for folder in folders]
+    trainer.record(AVERAGE, {"path": AVERAGE, "average_last": wanted, "checkpoints": names})
+    few = f" (training.average_last is {wanted}, but there are no more)" if len(names) < wanted else ""
+    trainer.log.say(f"averaged {', '.join(names)} into {run / AVERAGE}{few}")
+
+
+def _remove_average(run: Path) -> None:
+    """Delete an earlier average, and the rest of one left by a killed process."""
+    check_average(run)
+    doomed = run / f".deleting-{AVERAGE}"
+    for leftover in (doomed, *run.glob(f".writing-{AVERAGE}-*")):
+        shutil.rmtree(leftover, ignore_errors=True)
+    if (run / AVERAGE).exists():
+        (run / AVERAGE).rename(doomed)  # a half-deleted one must not look like a foreign directory
+        shutil.rmtree(doomed, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The run directory: its lock, moving an old run aside, comparing configurations."""
+"""The run directory: its lock, moving an old run aside, comparing configurations, the translations of validations."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import dataclasses
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nmt.config.located import anchored
 from nmt.config.schema import Config
-from nmt.errors import CheckpointError, ConfigError
+from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.files.errors import reason
 from nmt.files.safe import RefusedError, check_directory, own_file
-from nmt.files.whole import is_there
+from nmt.files.whole import is_there, replace_file
 from nmt.interop import run_layout
 from nmt.light.output import remove_leftovers
 
@@ -160,3 +161,47 @@ def check_resumable(old: Config, new: Config, *, run: Path) -> list[Change]:
         advice = "choose another run_dir, or --overwrite to move the old run aside"
         raise ConfigError(f"{run}: the run there was started with other values, {advice}. Then -> now:\n{listed}")
     return [change for change in found if change.key != "run_dir"]
+
+
+TRANSLATIONS = "validation"
+
+
+@dataclass(frozen=True)
+class KeptTranslations:
+    """The files step-N.txt of a run, a line for each translated line of the validation text, in its order."""
+
+    run: Path
+
+    def write(self, step: int, lines: Sequence[str]) -> Path:
+        """Write the translations of this step's validation atomically; DataError if that is not possible."""
+        path = self.run / TRANSLATIONS / f"step-{step}.txt"
+        write_lines(path, lines)
+        return path
+
+    def rewind(self, step: int, *, validated: bool) -> int:
+        """Delete the translations of later steps, which will be repeated; return how many.
+
+        The translations of `step` itself are kept if it is `validated`, and otherwise repeated, too.
+        """
+        undone = [path for number, path in self._files() if number > step or (number == step and not validated)]
+        for path in undone:
+            path.unlink(missing_ok=True)
+        return len(undone)
+
+    def _files(self) -> list[tuple[int, Path]]:
+        found = (
+            (re.fullmatch(r"step-(\d+)\.txt", path.name), path) for path in (self.run / TRANSLATIONS).glob("step-*.txt")
+        )
+        return [(int(match[1]), path) for match, path in found if match]
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write one line for each of `lines` to `path`, which has them all or is as it was before.
+
+    Its directory is made if it is not there. Raises DataError naming the file where it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, "".join(f"{line}\n" for line in lines).encode())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({reason(error)})") from error

@@ -1,10 +1,10 @@
-"""Learning-rate schedules: their base, `constant`, `epoch` and `score`; the others are in step_schedules.py."""
+"""Learning-rate schedules: their base, those of epochs and scores, and those that are a curve over updates."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from nmt.registry import SCHEDULES
 
@@ -200,3 +200,212 @@ def build_schedule(name: str, *, lr: float, hidden_size: int, options: Any = Non
     """
     schedule: Schedule = SCHEDULES.get(name)(lr=lr, hidden_size=hidden_size, options=options)
     return schedule
+
+
+@SCHEDULES.register("inverse_sqrt")
+class InverseSqrt(Schedule):
+    """Linear warm-up to lr, then lr * sqrt(warmup_steps / (s + 1)), as in fairseq.
+
+    `training.lr` is the peak, reached in update number `warmup_steps`. The first update already has a rate
+    above zero (fairseq starts from its `warmup_init_lr`).
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options(ScheduleOptions):
+        """Options of `inverse_sqrt`."""
+
+        warmup_steps: int = 200
+        """Updates up to the peak."""
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.warmup_steps > 0, f"warmup_steps: must be above 0, not {self.warmup_steps}")
+
+    def _rate_at(self, step: int) -> float:
+        warmup: int = self.options.warmup_steps
+        return self.lr * min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
+
+
+@SCHEDULES.register("noam")
+class Noam(Schedule):
+    """lr * H**-0.5 * min((s + 1) * warmup_steps**-1.5, (s + 1)**-0.5) (Vaswani et al., NIPS 2017).
+
+    `training.lr` is a factor, usually 1 or 2; the peak is lr / sqrt(H * warmup_steps), H the hidden size.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options(ScheduleOptions):
+        """Options of `noam`."""
+
+        warmup_steps: int = 4000
+        """Updates up to the peak. Zero: `warmup_steps`."""
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.warmup_steps > 0, f"warmup_steps: must be above 0, not {self.warmup_steps}")
+
+    @classmethod
+    def peak(cls, *, lr: float, hidden_size: int, options: Any) -> float:
+        """The rate of update number `warmup_steps`."""
+        peak: float = lr * (hidden_size * options.warmup_steps) ** -0.5
+        return peak
+
+    def _rate_at(self, step: int) -> float:
+        updates, warmup = float(step + 1), float(self.options.warmup_steps)
+        curve: float = min(updates * warmup**-1.5, updates**-0.5)
+        scale: float = float(self.hidden_size) ** -0.5
+        return self.lr * scale * curve
+
+
+@SCHEDULES.register("gnmt+")
+class GnmtPlus(Schedule):
+    """Warm-up, plateau and exponential decay of RNMT+ (Chen et al., ACL 2018).
+
+        lr * min(1 + s (n - 1) / (n p),  n,  n (2n)**((start - n s) / (end - start)))
+
+    with n = replicas, p = warmup_steps, start = decay_start, end = decay_end.
+    `training.lr` is the rate of the first update; the plateau is lr * replicas.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options(ScheduleOptions):
+        """Options of `gnmt+`."""
+
+        warmup_steps: int = 4000
+        """p: the plateau is reached after replicas * warmup_steps updates. Zero: `warmup_steps`."""
+        replicas: int = 4
+        """n: how many times lr the plateau is (in the paper, models trained in parallel). Zero: `nstable`."""
+        decay_start: int = 600_000
+        """The decay starts at update decay_start / replicas. Zero: `lrdecay_start`."""
+        decay_end: int = 1_200_000
+        """At update decay_end / replicas the rate is lr / 2. Zero: `lrdecay_end`."""
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.warmup_steps > 0, f"warmup_steps: must be above 0, not {self.warmup_steps}")
+            require(self.replicas > 0, f"replicas: must be above 0, not {self.replicas}")
+            require(self.decay_start >= 0, f"decay_start: must be 0 or more, not {self.decay_start}")
+            require(
+                self.decay_end > self.decay_start,
+                f"decay_end: must be above decay_start ({self.decay_start}), not {self.decay_end}",
+            )
+
+    @classmethod
+    def peak(cls, *, lr: float, hidden_size: int, options: Any) -> float:
+        """The plateau."""
+        return lr * float(options.replicas)
+
+    def _rate_at(self, step: int) -> float:
+        options = self.options
+        n: int = options.replicas
+        # A positive exponent cannot win the minimum; cutting it off keeps the power from overflowing.
+        exponent = min(0.0, (options.decay_start - n * step) / (options.decay_end - options.decay_start))
+        growth: float = 1.0 + step * (n - 1) / (n * options.warmup_steps)
+        decay: float = n * (2.0 * n) ** exponent
+        return self.lr * min(growth, float(n), decay)
+
+
+@SCHEDULES.register("cosine")
+class Cosine(Schedule):
+    """Linear warm-up, then cosine periods with warm restarts (Loshchilov and Hutter, ICLR 2017).
+
+        lo + (hi - lo) (1 + cos(pi * position / length)) / 2
+
+    in period i = 0, 1, ... of length period * period_factor**i, with lo, hi = min_lr, max_lr times decay**i.
+    With `max_lr` given, `training.lr` is where the warm-up starts (as in Zero); without it `training.lr` is
+    the peak and the warm-up starts at min_lr.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        """Options of `cosine`."""
+
+        min_lr: float = 0.0
+        """Smallest rate ever used. Zero: `min_lrate`."""
+        max_lr: float | None = None
+        """Peak, at the end of the warm-up; none for `training.lr`. Zero: `max_lrate`."""
+        warmup_steps: int = 4000
+        """Updates up to the peak; 0 starts there. Zero: `warmup_steps`."""
+        period: int = 5000
+        """Updates in the first period. Zero: `cosine_period`."""
+        period_factor: float = 1.0
+        """Ratio of the length of each period to the one before. Zero: `cosine_factor`."""
+        decay: float = 1.0
+        """Factor applied to both ends of the range after each period. Zero: `lrate_decay`."""
+
+        def __post_init__(self) -> None:
+            require(0 <= self.min_lr < math.inf, f"min_lr: must be 0 or more, not {self.min_lr}")
+            require(
+                self.max_lr is None or self.max_lr >= self.min_lr,
+                f"max_lr: must not be below min_lr ({self.min_lr}), is {self.max_lr}",
+            )
+            require(self.warmup_steps >= 0, f"warmup_steps: must be 0 or more, not {self.warmup_steps}")
+            require(self.period > 0, f"period: must be above 0, not {self.period}")
+            require(1 <= self.period_factor < math.inf, f"period_factor: must be 1 or more, not {self.period_factor}")
+            require(0 < self.decay <= 1, f"decay: must be above 0 and at most 1, not {self.decay}")
+
+    @classmethod
+    def peak(cls, *, lr: float, hidden_size: int, options: Any) -> float:
+        """The beginning of the first period; with `max_lr` given `training.lr` may be above it."""
+        return lr if options.max_lr is None else float(options.max_lr)
+
+    def _ceiling(self) -> float:
+        return self.lr if self.options.max_lr is None else float(self.options.max_lr)
+
+    def _rate_at(self, step: int) -> float:
+        options, peak = self.options, self._ceiling()
+        if step < options.warmup_steps:
+            start = float(options.min_lr) if options.max_lr is None else self.lr
+            return start + (peak - start) * (step / float(options.warmup_steps))
+        period, position, length = self._period(step - options.warmup_steps)
+        shrink: float = options.decay**period
+        low, high = float(options.min_lr) * shrink, peak * shrink
+        return low + 0.5 * (high - low) * (1.0 + math.cos(math.pi * position / length))
+
+    def _period(self, updates: int) -> tuple[int, float, float]:
+        """Number of the period, position in it and its length, so many updates after the warm-up."""
+        first: int = self.options.period
+        factor: float = self.options.period_factor
+        if factor == 1:
+            return updates // first, updates % first, first
+        # As Zero computes it: rounding of this logarithm decides on which side of a restart an update falls.
+        period = math.floor(math.log(1 - updates / first * (1 - factor), factor))
+        return period, updates - (1 - factor**period) / (1 - factor) * first, factor**period * first
+
+
+@SCHEDULES.register("budgeted")
+class Budgeted(Schedule):
+    """Linear warm-up, then a fall from lr to min_lr that ends with the training (Li et al., ICLR 2020).
+
+        low + (lr - low) (1 + cos(pi * share)) / 2,  low = min_lr, or with shape linear  lr - (lr - low) share
+
+    `share` is the finished share of training: the largest of updates / max_steps, epochs / max_epochs and, with
+    `--max-cpu-minutes`, CPU time / budget. With CPU time, the rate depends on the speed of the machine, so two runs
+    differ. A run resumed with a larger budget is at a smaller share, and its rate rises again.
+    """
+
+    needs_end = True
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options(ScheduleOptions):
+        """Options of `budgeted`."""
+
+        warmup_steps: int = 400
+        """Updates during which the rate grows linearly; 0 starts at lr."""
+        shape: Literal["cosine", "linear"] = "cosine"
+        """How the rate falls."""
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.warmup_steps >= 0, f"warmup_steps: must be 0 or more, not {self.warmup_steps}")
+
+    _share = 0.0
+
+    def use_share(self, share: float) -> None:
+        """Take note; more than 1 is 1."""
+        self._share = min(1.0, share)
+
+    def _rate_at(self, step: int) -> float:
+        low = min(float(self.options.min_lr), self.lr)
+        left = 1.0 - self._share if self.options.shape == "linear" else 0.5 * (1.0 + math.cos(math.pi * self._share))
+        return warm_up(step, self.options.warmup_steps) * (low + (self.lr - low) * left)

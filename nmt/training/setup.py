@@ -8,33 +8,35 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from nmt.config import component_options, dump
+from nmt.config import component_options, dump, load_saved
 from nmt.config.chosen import choices
 from nmt.config.located import anchored
 from nmt.config.schema import Config, TrainingConfig
-from nmt.data import Tokenizer
+from nmt.data import Tokenizer, load_tokenizer
 from nmt.data.validation_facts import ValidationFacts
-from nmt.errors import ConfigError
+from nmt.errors import CheckpointError, ConfigError
+from nmt.interop import run_layout
+from nmt.interop.exported import check_trainable
+from nmt.interop.finite import check_finite
+from nmt.interop.model_dir import check_weights, config_file, find_model
+from nmt.interop.weights_file import read_shapes, read_weights
+from nmt.models.base import Seq2Seq
 from nmt.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
 from nmt.system import CpuClock
 from nmt.training.callbacks import build_callbacks
 from nmt.training.checkpoint import CheckpointStore, ReadOnlyCheckpoints
-from nmt.training.conditions import conditions
 from nmt.training.distributed import World
 from nmt.training.ema import EMA, PlateauAverage
-from nmt.training.gradients import BadUpdateGuard
-from nmt.training.initial_weights import load_initial_weights
-from nmt.training.kept import KeptTranslations
 from nmt.training.logs import RunLog
 from nmt.training.losses import Loss, build_loss
 from nmt.training.optimizers import build_optimizer
-from nmt.training.precision import choose_precision
+from nmt.training.run_dir import KeptTranslations
 from nmt.training.schedules import build_schedule
-from nmt.training.state import Ranking
+from nmt.training.state import Ranking, conditions
 from nmt.training.stopping import Budget, Limits
 from nmt.training.task import Prepared, Task
 from nmt.training.trainer import Frequencies, Trainer
-from nmt.training.update import Objective, Updater
+from nmt.training.update import BadUpdateGuard, Objective, Updater, choose_precision
 
 
 def build_trainer(
@@ -156,3 +158,40 @@ def build_limits(config: Config, *, budget: Budget) -> Limits:
         limits = "max_steps, max_epochs or --max-cpu-minutes"
         raise ConfigError(f"training.schedule: '{training.schedule}' needs to know the end of training: give {limits}")
     return Limits(max_steps=training.max_steps, max_epochs=training.max_epochs, patience=patience, budget=budget)
+
+
+KEY = "training.init_from"
+
+
+def find_initial_weights(path: str) -> Path:
+    """The directory whose weights `training.init_from` means: of a run its best checkpoint. ConfigError for none."""
+    try:
+        directory = find_model(path)
+        check_trainable(directory)
+        return directory
+    except CheckpointError as error:
+        raise ConfigError(f"{KEY}: {error}") from error
+
+
+def load_initial_weights(directory: Path, model: Seq2Seq, *, tokenizer: Tokenizer) -> None:
+    """Give `model` the weights in `directory`.
+
+    Raises ConfigError where that model has another tokenizer, so that its words are others, or other sizes, and
+    CheckpointError where its files are damaged or hold NaN or infinite weights.
+    """
+    theirs = load_tokenizer(directory, load_saved(config_file(directory), ()))
+    if theirs.fingerprint() != tokenizer.fingerprint():
+        raise ConfigError(
+            f"{KEY}: {directory} has another tokenizer than this run; "
+            "name the files in its tokenizer directory in data.tokenizer_options"
+        )
+    file = directory / run_layout.WEIGHTS
+    shapes = read_shapes(file)
+    try:
+        check_weights(model, shapes, file=file)  # before the rest is read, which can be much
+    except CheckpointError as error:
+        raise ConfigError(f"{KEY}: {error}") from error
+    weights = read_weights(file)
+    check_weights(model, weights, file=file)
+    model.load_state_dict(weights)
+    check_finite(model.state_dict(), file=file)

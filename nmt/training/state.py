@@ -1,15 +1,29 @@
-"""What training knows about itself besides weights: progress, clock, the running log interval, the ranking."""
+"""What training knows about itself besides weights: progress, clock, the log's interval, ranking, random numbers."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
+import os
+import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from nmt.training.conditions import differences
+import numpy as np
+import torch
+
+from nmt import __version__
+from nmt.config.schema import Config, DecodingConfig
+from nmt.data.validation_facts import ValidationFacts
+from nmt.interop.model_dir import weights_of
+from nmt.ops.in_use import kernels_in_use
+from nmt.registry import SEARCHES, TASKS
+from nmt.system import cpu_info
+from nmt.training.distributed import World
 
 STATE_FORMAT = 2
 """Version of the training state; raised when older ones can no longer be read."""
@@ -156,7 +170,7 @@ class Ranking:
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the metric that differ from the defaults."""
     conditions: dict[str, Any] = field(default_factory=dict)
-    """What else scores depend on besides the weights; see `nmt.training.conditions`."""
+    """What else scores depend on besides the weights; see `nmt.training.state`."""
 
     def better(self, score: float, than: float | None) -> bool:
         """Whether `score` is strictly better; anything finite is better than nothing."""
@@ -237,3 +251,119 @@ def perplexity(loss: float | None) -> float | None:
     if loss is None:
         return None
     return math.inf if loss >= 700 else math.exp(loss)
+
+
+_SAME_TRANSLATIONS = ("n_best", "batch_tokens")
+"""Keys of `decoding` that change no translation that is scored, except `n_best` with a search of `best_of_n`."""
+_CONTENT = "sha256:"
+"""Prefix of values that represent the content of a file or text."""
+
+
+def conditions(config: Config, facts: ValidationFacts | None) -> dict[str, Any]:
+    """By name, everything that determines the score of given weights by `training.early_stopping_metric`.
+
+    Without `facts`, the validation text is left out. Values are numbers, text, None, or lists and
+    mappings of these.
+    """
+    metric, task = config.training.early_stopping_metric, TASKS.known(config.task)
+    if metric == "loss" or (task is not None and metric in task.scores):  # measured without a search
+        return {} if facts is None else {"data.dev": f"{_CONTENT}{facts.source}{facts.target}"}
+    found = _search(config.decoding)
+    if facts is not None:
+        limit = config.evaluation.max_sentences
+        found |= {
+            "data.dev": f"{_CONTENT}{facts.source}",
+            "references of data.dev": f"{_CONTENT}{facts.references}",
+            "evaluation.max_sentences": limit if limit is None or limit < facts.lines else None,
+        }
+    return found
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Each condition that has changed, in words; conditions missing on one side (older versions) are left out."""
+    for name in new:
+        if name in old and old[name] != new[name]:
+            is_content = str(old[name]).startswith(_CONTENT) and str(new[name]).startswith(_CONTENT)
+            yield f"{name} has different contents" if is_content else f"{name}: {old[name]!r} -> {new[name]!r}"
+
+
+def _search(decoding: DecodingConfig) -> dict[str, Any]:
+    search, without = SEARCHES.known(decoding.chosen_search), {*_SAME_TRANSLATIONS}
+    if search is not None and search.best_of_n:
+        without.remove("n_best")
+    names = [field.name for field in dataclasses.fields(decoding) if field.name not in without]
+    found = {f"decoding.{name}": getattr(decoding, name) for name in names}
+    found["decoding.search"] = decoding.chosen_search
+    for key in ("shortlist", "glossary"):
+        if getattr(decoding, key) is not None:
+            found[f"decoding.{key}"] = _content(Path(getattr(decoding, key)))
+    if decoding.language_model is not None:
+        found["decoding.language_model"] = _content(weights_of(decoding.language_model))
+    return found
+
+
+def _content(path: Path) -> str:
+    try:
+        return f"{_CONTENT}{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    except OSError:  # reported where it is used to translate
+        return str(path)
+
+
+def random_state() -> dict[str, Any]:
+    """States of all generators that training may draw from, as tensors and plain values."""
+    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    words = np.asarray(keys).astype(np.int64)  # torch cannot save all of uint32
+    return {
+        "python": random.getstate(),
+        "numpy": (str(kind), torch.from_numpy(words), int(position), int(has_gauss), float(gauss)),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Restore what `random_state` returned; GPU states only as far as there are GPUs."""
+    random.setstate(state["python"])
+    kind, keys, position, has_gauss, gauss = state["numpy"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, gauss))
+    torch.set_rng_state(state["torch"])
+    if torch.cuda.is_available():
+        for device, generator in enumerate(state["cuda"][: torch.cuda.device_count()]):
+            torch.cuda.set_rng_state(generator, device)
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every generator; initialisation and dropout draw from torch's."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def environment(world: World) -> dict[str, str]:
+    """Names and values, as people read them, of all that sums are rounded by."""
+    return {
+        "device": _gpu(world.device) if world.device.type == "cuda" else _cpu(),
+        "processes": str(world.size),
+        "threads": str(torch.get_num_threads()),
+        "kernels": kernels_in_use(world.device),
+        "MKL_CBWR": os.environ.get("MKL_CBWR", "not set"),
+        "PyTorch": str(torch.__version__),
+        "nmt": __version__,
+    }
+
+
+def environment_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """One line that names what differs, none where nothing does, or where it is not known what was before."""
+    changed = [f"{name} {before[name]} -> {value}" for name, value in now.items() if before.get(name, value) != value]
+    if not changed:
+        return []
+    return [f"from here on equal up to rounding, not bit for bit, because this has changed: {', '.join(changed)}"]
+
+
+def _gpu(device: torch.device) -> str:
+    return f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
+
+
+def _cpu() -> str:
+    """The CPU and the instructions that PyTorch uses; Intel's library chooses its code by them."""
+    return f"CPU {cpu_info('model name')} with {torch.backends.cpu.get_cpu_capability()}".replace("  ", " ")

@@ -29,8 +29,7 @@ from nmt.training.batches import Group, Position
 from nmt.training.distributed import World
 from nmt.training.doubts import never_learned
 from nmt.training.losses import Loss, TrainingBatch
-from nmt.training.samples import TrainingSamples
-from nmt.training.validation import Check, Validation
+from nmt.training.validation import Check, TrainingSamples, Validation
 
 if TYPE_CHECKING:
     from nmt.training.trainer import Trainer

@@ -14,23 +14,35 @@ from nmt.errors import ConfigError, counted
 from nmt.system import CpuClock
 from nmt.training.batches import Group, Position
 from nmt.training.callbacks import Callbacks, UpdateResult, ValidationResult
-from nmt.training.checkpoint import CheckpointStore
-from nmt.training.checkpoint_files import Loaded
+from nmt.training.checkpoint import CheckpointStore, Loaded
 from nmt.training.distributed import World, check_same
-from nmt.training.doubts import StartingGradient, equal_translations
-from nmt.training.environment import differences, environment
-from nmt.training.health import inspect
-from nmt.training.kept import KeptTranslations
-from nmt.training.logs import SAMPLE_HANG, RunLog, memory_mb
-from nmt.training.random_state import random_state, set_random_state
-from nmt.training.samples import TrainingSamples
-from nmt.training.state import Clock, Interval, Progress, Ranking, perplexity
-from nmt.training.stopping import Ending, InterruptedValidationError, Limits, StopRequest, stopped_by
+from nmt.training.doubts import StartingGradient, equal_translations, inspect
+from nmt.training.logs import SAMPLE_HANG, ProgressBar, RunLog, memory_mb
+from nmt.training.run_dir import KeptTranslations
+from nmt.training.state import (
+    Clock,
+    Interval,
+    Progress,
+    Ranking,
+    environment,
+    environment_changes,
+    perplexity,
+    random_state,
+    set_random_state,
+)
+from nmt.training.stopping import (
+    Ending,
+    InterruptedValidationError,
+    Limits,
+    Outlook,
+    StopRequest,
+    TimeLeft,
+    duration,
+    stopped_by,
+)
 from nmt.training.task import Batches, Validates
-from nmt.training.terminal import ProgressBar
-from nmt.training.time_left import Outlook, TimeLeft, duration
 from nmt.training.update import Update, Updater
-from nmt.training.validation import Validation, counts, problems
+from nmt.training.validation import TrainingSamples, Validation, counts, problems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +245,7 @@ class Trainer:
             ]
         set_random_state(loaded.state["random"])
         notes = [*notes, *self.callbacks.load_state_dict(loaded.state.get("callbacks", {}))]
-        return [*notes, *differences(loaded.state.get("environment", {}), environment(self.world))]
+        return [*notes, *environment_changes(loaded.state.get("environment", {}), environment(self.world))]
 
     def ending(self) -> Ending | None:
         """Why training must end now, in all processes, None to continue; a signal to any process comes first."""

@@ -1,4 +1,4 @@
-"""Validation: the loss of the development corpus, and metrics of its real translations."""
+"""Validation: the loss of the development corpus, metrics of its real translations; samples of training text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 import torch
 
-from nmt.data import Corpus, collate
+from nmt.config.schema import DecodingConfig
+from nmt.data import Corpus, Tokenizer, collate
 from nmt.data.batching import Pairs
 from nmt.data.progress import Advance, no_progress
 from nmt.data.sampler import HasLengths
@@ -24,7 +25,10 @@ from nmt.evaluation import Metric
 from nmt.files.noted import NotedLines
 from nmt.models.base import Seq2Seq
 from nmt.search import Translation
+from nmt.search.fusion import Fusion
+from nmt.search.translator import Translator
 from nmt.training.distributed import World, interleave
+from nmt.training.state import random_state, set_random_state
 from nmt.training.stopping import InterruptedValidationError
 
 T = TypeVar("T")
@@ -321,3 +325,40 @@ def rows_by_length(corpus: HasLengths, *, cells: int) -> Iterator[Rows]:
         if end == len(order) or (end + 1 - first) * lengths[order[end]] > cells:
             yield order[first:end]
             first = end
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSamples:
+    """The first sentences of the last batch of an update, every so many updates."""
+
+    corpus: Corpus
+    tokenizer: Tokenizer
+    decoding: DecodingConfig
+    device: torch.device
+    every: int
+    """Updates between two samples."""
+    sentences: int
+    fusion: Fusion | None = None
+    """The language model that `decoding` names."""
+
+    def take(self, model: Seq2Seq, rows: Rows) -> list[dict[str, str]]:
+        """`source`, `target` and `translation` of the first of `rows`, as text.
+
+        `model` is in evaluation mode. It gets the text it is trained on, without the part of a sentence that was cut.
+        The random numbers of training are not affected, even by a search that draws some.
+        """
+        chosen = [int(row) for row in rows[: self.sentences]]
+        before = random_state()
+        try:
+            translator = Translator(model, self.tokenizer, self.decoding, device=self.device, fusion=self.fusion)
+            found = translator.search([self.corpus.source(row).tolist() for row in chosen])
+        finally:
+            set_random_state(before)
+        return [
+            {
+                "source": self.tokenizer.decode_source(self.corpus.source(row).tolist()),
+                "target": self.tokenizer.decode_target(self.corpus.target(row).tolist()),
+                "translation": self.tokenizer.decode_target(hypotheses[0].ids),
+            }
+            for row, hypotheses in zip(chosen, found, strict=True)
+        ]

@@ -17,10 +17,9 @@ CONTEXT = multiprocessing.get_context("forkserver")
 # The optimizer's first step imports torch._dynamo; the registries import their members when first asked.
 CONTEXT.set_forkserver_preload(
     [
-        "torch._dynamo", "sacrebleu", "nmt.training.run", "nmt.training.optimizers", "nmt.training.step_schedules",
-        "nmt.training.other_optimizers",
+        "torch._dynamo", "sacrebleu", "nmt.training.run", "nmt.training.optimizers", "nmt.training.schedules",
         "nmt.data.whitespace", "nmt.evaluation.metrics", "nmt.models.recurrent", "nmt.search.beam", "nmt.cells",
-        "nmt.training.distributed.process_group", "tests.distributed.work",
+        "nmt.training.process_group", "tests.distributed.work",
     ]
 )  # fmt: skip
 

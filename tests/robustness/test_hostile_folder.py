@@ -20,8 +20,7 @@ from nmt.errors import CheckpointError, NmtError
 from nmt.interop import run_layout
 from nmt.interop.zero_checkpoint import read_checkpoint as read_zero
 from nmt.training.check_run import check_run
-from nmt.training.checkpoint import CheckpointStore
-from nmt.training.checkpoint_files import read_checkpoint
+from nmt.training.checkpoint import CheckpointStore, read_checkpoint
 from nmt.training.logs import EVENTS, TEXT, RunLog
 from nmt.training.run_dir import FOLDERS, LOCK, locked
 from nmt.training.state import Ranking

@@ -14,10 +14,8 @@ import torch
 
 from nmt.errors import CheckpointError
 from nmt.interop import run_layout
-from nmt.training.checkpoint import CheckpointStore
-from nmt.training.checkpoint_files import read_checkpoint
-from nmt.training.random_state import random_state, set_random_state
-from nmt.training.state import Ranking
+from nmt.training.checkpoint import CheckpointStore, read_checkpoint
+from nmt.training.state import Ranking, random_state, set_random_state
 
 
 def store(run: Path, *, keep_last: int = 2, keep_best: int = 1) -> CheckpointStore:

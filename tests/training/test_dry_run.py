@@ -12,7 +12,7 @@ from nmt.config import load_config
 from nmt.data import collate
 from nmt.data.prepare import prepare
 from nmt.tasks.translation import build_network
-from nmt.training.dry_run import activation_bytes, print_memory
+from nmt.training.preflight import activation_bytes, print_memory
 from nmt.training.task import MemorySample, task_of
 from tests.tiny_training import write_config, write_corpus
 

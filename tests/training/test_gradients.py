@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from nmt.training.gradients import Accumulation, BadUpdateGuard, DivergedError, clip_
+from nmt.training.update import Accumulation, BadUpdateGuard, DivergedError, clip_
 
 
 def losses_of(weight, target):

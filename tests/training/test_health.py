@@ -17,7 +17,7 @@ from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.models.classifier import FIRST_LABEL, Texts
 from nmt.models.tagger import Sentences
-from nmt.training import health
+from nmt.training import doubts
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
 VOCABULARY = 1000
@@ -34,7 +34,7 @@ def sentences(lengths: tuple[int, ...] = LENGTHS) -> Tensor:
     return ids
 
 
-def start_of(name: str, *overrides: str, lengths: tuple[int, ...] = LENGTHS) -> health.Health:
+def start_of(name: str, *overrides: str, lengths: tuple[int, ...] = LENGTHS) -> doubts.Health:
     """The health of a bundled configuration's model at its first batch."""
     config = load_config(name, overrides)
     torch.manual_seed(1)
@@ -42,13 +42,13 @@ def start_of(name: str, *overrides: str, lengths: tuple[int, ...] = LENGTHS) -> 
     source, target = sentences(lengths), sentences(lengths)
     smoothing, normalization = config.training.label_smoothing, config.training.normalization
     model.loss(source, target, label_smoothing=smoothing, normalization=normalization).backward()
-    return health.inspect(model, source, target)
+    return doubts.inspect(model, source, target)
 
 
-def assert_healthy(found: health.Health) -> None:
-    assert found.grad_norm < health.MOST_NORM
+def assert_healthy(found: doubts.Health) -> None:
+    assert found.grad_norm < doubts.MOST_NORM
     assert max(found.norms.values()) < MOST_SPREAD * min(found.norms.values())
-    assert max(found.saturated.values()) <= health.MOST_SATURATED
+    assert max(found.saturated.values()) <= doubts.MOST_SATURATED
     assert found.problems() == []
 
 
@@ -71,7 +71,7 @@ def test_bundled_language_models_start_healthy(name: str) -> None:
     source, target = sentences(), sentences()
     weights = (target != 0) / (target != 0).sum()
     model.losses(model.run(source).features, target, weights=weights).total.backward()
-    assert_healthy(health.inspect(model, source, target))
+    assert_healthy(doubts.inspect(model, source, target))
 
 
 @pytest.mark.parametrize("name", TAGGERS)
@@ -84,7 +84,7 @@ def test_bundled_taggers_start_healthy(name: str) -> None:
     labels = torch.where(words != 0, labels.clamp(min=3), 0)
     read = Sentences(words, bigrams=words) if is_segmentation else Sentences(words, words, sentences((5,) * VOCABULARY))
     (model.losses(read, labels).sum() / (labels != 0).sum()).backward()
-    found = health.inspect(model, read, labels)  # type: ignore[arg-type]
+    found = doubts.inspect(model, read, labels)  # type: ignore[arg-type]
     assert_healthy(found)
     assert "output" in found.norms
 
@@ -96,7 +96,7 @@ def test_bundled_classifiers_start_healthy(name: str) -> None:
     texts = Texts(sentences(LENGTHS), sentences(tuple(reversed(LENGTHS))))
     labels = torch.arange(len(LENGTHS)).unsqueeze(1) % 3 + FIRST_LABEL
     F.cross_entropy(model.scores(texts), labels[:, 0] - FIRST_LABEL).backward()
-    found = health.inspect(model, texts, labels)  # type: ignore[arg-type]
+    found = doubts.inspect(model, texts, labels)  # type: ignore[arg-type]
     assert_healthy(found)
     assert set(found.norms) == {"words", "comparison", "attention of comparison", "towers", "output"}
 
@@ -144,7 +144,7 @@ def test_a_deep_model_without_layer_norm_is_named_as_saturated() -> None:
 @pytest.mark.parametrize("large", [4.6e22, math.inf, math.nan])
 def test_an_exploded_start_names_the_largest_parts(large: float) -> None:
     norms = {"source table": 1.0, "encoder layer 1": large, "readout": 2.0}
-    (problem,) = health.Health(large, norms, {}).problems()
+    (problem,) = doubts.Health(large, norms, {}).problems()
     assert f"is {large:.3g}" in problem and f"encoder layer 1 {large:.3g}, readout 2" in problem
 
 
@@ -155,14 +155,14 @@ def test_saturation_counts_the_values_of_tanh_and_sigmoid() -> None:
     model = build_model(config.model, VOCABULARY, VOCABULARY).eval()
     source, target = sentences(), sentences()
     features = features_of(model, source, target)
-    expected = float((features.abs() > health.SATURATED).double().mean())
-    assert health.saturation(model, source, target)["readout"] == pytest.approx(expected, abs=1e-3)
+    expected = float((features.abs() > doubts.SATURATED).double().mean())
+    assert doubts.saturation(model, source, target)["readout"] == pytest.approx(expected, abs=1e-3)
     assert 0.01 < expected < 0.99
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.startswith("decoder.layers") and name.endswith("recurrent_bias"):
                 parameter.fill_(100.0)  # both gates, two of three values of the unit
-    assert health.saturation(model, source, target)["decoder layer 1"] >= 2 / 3
+    assert doubts.saturation(model, source, target)["decoder layer 1"] >= 2 / 3
 
 
 def features_of(model: Seq2Seq, source: Tensor, target: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ def test_looking_changes_nothing() -> None:
     model = build_model(config.model, VOCABULARY, VOCABULARY).train()
     source, target = sentences(), sentences()
     state, methods = torch.get_rng_state(), [vars(module).keys() for module in model.modules()]
-    health.saturation(model, source, target)
+    doubts.saturation(model, source, target)
     assert model.training
     assert torch.equal(torch.get_rng_state(), state)
     assert [vars(module).keys() for module in model.modules()] == methods

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import translate
-from nmt.training.kept import KeptTranslations
+from nmt.training.run_dir import KeptTranslations
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
 

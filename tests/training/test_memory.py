@@ -9,7 +9,7 @@ import torch
 
 from nmt.config import load_config
 from nmt.models import count_parameters
-from nmt.training import memory
+from nmt.training import preflight
 from tests.tiny_training import write_config, write_corpus
 
 
@@ -20,8 +20,8 @@ def test_a_model_is_refused_by_one_byte_too_little(
     write_corpus(tmp_path)
     config = load_config(write_config(tmp_path, training={"ema_decay": ema}))
     needed = 4 * copies * count_parameters(config, 9, 9)
-    monkeypatch.setattr(memory, "SMALL", 0)
+    monkeypatch.setattr(preflight, "SMALL", 0)
     for there, fits in ((needed, True), (needed - 1, False)):
-        monkeypatch.setattr(memory, "memory_of", lambda device, there=there: there)
-        message = memory.too_large(config, (9, 9), device=torch.device("cpu"), training=training)
+        monkeypatch.setattr(preflight, "memory_of", lambda device, there=there: there)
+        message = preflight.too_large(config, (9, 9), device=torch.device("cpu"), training=training)
         assert (message is None) is fits

@@ -14,12 +14,11 @@ from nmt.errors import ConfigError
 from nmt.interop import zero
 from nmt.models import build_model
 from nmt.registry import OPTIMIZERS
-from nmt.training.gradients import Accumulation, clip_
-from nmt.training.muon import orthogonalized
-from nmt.training.optimizers import build_optimizer
-from nmt.training.zero import optimizer_from_zero
+from nmt.training.optimizers import build_optimizer, orthogonalized
+from nmt.training.update import Accumulation, clip_
 from tests.conftest import golden_names
 from tests.tiny_training import nmt_train, training_state, write_config, write_corpus
+from tests.training.zero_schedules import optimizer_from_zero
 
 ADAMS = ["adam", "adam_tf", "adamw"]
 OTHERS = {

@@ -12,7 +12,7 @@ import torch
 from nmt.errors import ConfigError
 from nmt.ops import hardware
 from nmt.training import allocator
-from nmt.training.precision import choose_precision
+from nmt.training.update import choose_precision
 
 CPU = torch.device("cpu")
 TESTS = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")

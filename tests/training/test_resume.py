@@ -17,9 +17,9 @@ import pytest
 import torch
 
 from nmt.ops import native
-from nmt.training import checkpoint_files
+from nmt.training import checkpoint
 from nmt.training.distributed import World
-from nmt.training.environment import differences, environment
+from nmt.training.state import differences, environment
 from tests.subword_run import OPTIONS
 from tests.tiny_training import before_step, events, nmt_train, same, training_state, write_config, write_corpus
 
@@ -306,7 +306,7 @@ def test_checkpoints_of_another_version_stay_as_they_are(
     config = write_config(folder)
     assert nmt_train(config) == 0
     capsys.readouterr()
-    monkeypatch.setattr(checkpoint_files, "STATE_FORMAT", 99)
+    monkeypatch.setattr(checkpoint, "STATE_FORMAT", 99)
     assert nmt_train(config) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "step-12: training state of format 2, this version reads 99" in line

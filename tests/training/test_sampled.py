@@ -20,8 +20,7 @@ from nmt.models.parts import number_layers
 from nmt.ops.dropout import Masks, masked_by
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
-from nmt.training.losses import TrainingBatch, build_loss, cross_entropy
-from nmt.training.sampled import SampledCrossEntropy
+from nmt.training.losses import SampledCrossEntropy, TrainingBatch, build_loss, cross_entropy
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus

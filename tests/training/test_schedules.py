@@ -12,8 +12,8 @@ from nmt.config import component_options, load_config
 from nmt.errors import ConfigError
 from nmt.registry import SCHEDULES
 from nmt.training.schedules import Schedule, build_schedule
-from nmt.training.zero import schedule_from_zero
 from tests.conftest import golden_names
+from tests.training.zero_schedules import schedule_from_zero
 
 TOLERANCE = 1e-12
 NAMES = ["budgeted", "constant", "cosine", "epoch", "gnmt+", "inverse_sqrt", "noam", "score"]

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from nmt.system import columns, wrapped
-from nmt.training import logs, terminal
-from nmt.training.logs import RunLog
+from nmt.training import logs
+from nmt.training.logs import ProgressBar, RunLog, shortened
 from nmt.training.state import Interval
-from nmt.training.terminal import ProgressBar, shortened
-from nmt.training.time_left import Outlook
+from nmt.training.stopping import Outlook
 from tests.screen import COLUMNS, screen_as_stderr
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
@@ -126,7 +125,7 @@ def test_a_narrow_terminal_gets_less(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_work_is_shown_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = screen_as_stderr(monkeypatch)
-    monkeypatch.setattr(terminal, "INTERVAL", 0.0)
+    monkeypatch.setattr(logs, "INTERVAL", 0.0)
     bar = ProgressBar()
     advance = bar.task("validating update 5", 200, unit="lines")
     advance(30)
@@ -158,7 +157,7 @@ def test_a_training_and_its_resumption_leave_lines_that_fit_and_no_bar(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = screen_as_stderr(monkeypatch)
-    monkeypatch.setattr(terminal, "INTERVAL", 0.0)
+    monkeypatch.setattr(logs, "INTERVAL", 0.0)
     config = write_config(folder)
     assert nmt_train(config) == 0
     assert nmt_train(config, "--set", "training.max_steps=18") == 0

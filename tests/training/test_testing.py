@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from nmt.cli import translate
 from nmt.tasks import translation
-from nmt.training import testing
+from nmt.training import run as runs
 from nmt.training.average import average_weights
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
@@ -73,7 +73,7 @@ def test_what_a_kill_left_undone_is_done_by_the_same_command(
 ) -> None:
     run, config = folder / "run", configured(folder)
     with monkeypatch.context() as patch:
-        owner = translation if place == "write_lines" else testing
+        owner = translation if place == "write_lines" else runs
         patch.setattr(owner, place, lambda *arguments, **options: (_ for _ in ()).throw(KeyboardInterrupt))
         assert nmt_train(config) == 130
     assert not (run / "test.average.de").exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import DataError
-from nmt.training.text_file import write_lines
+from nmt.training.run_dir import write_lines
 from tests.training.test_checkpoint import largest_file
 
 

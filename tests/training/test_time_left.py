@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nmt.training.time_left import TimeLeft, duration
+from nmt.training.stopping import TimeLeft, duration
 
 
 def test_remaining_time_counts_this_process_only(monkeypatch: pytest.MonkeyPatch) -> None:

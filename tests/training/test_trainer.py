@@ -25,10 +25,10 @@ from nmt.ops.linear_cross_entropy import Losses
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import BatchStream, Group, Position
 from nmt.training.distributed import World
-from nmt.training.precision import Precision
 from nmt.training.setup import build_limits, build_updater
 from nmt.training.stopping import Budget
 from nmt.training.task import task_of
+from nmt.training.update import Precision
 from tests.cross_entropy import reference_cross_entropy
 from tests.tiny_training import events, nmt_train, training_state, write_config, write_corpus
 

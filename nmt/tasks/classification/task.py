@@ -34,9 +34,9 @@ from nmt.tasks.classification.validation import ClassifiedText, ClassValidator
 from nmt.tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
 from nmt.training.distributed import World
 from nmt.training.losses import Loss
-from nmt.training.random_state import seed_everything
+from nmt.training.run_dir import write_lines
+from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample
-from nmt.training.text_file import write_lines
 from nmt.training.trainer import Trainer
 
 

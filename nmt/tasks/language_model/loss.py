@@ -15,8 +15,7 @@ from nmt.ops.linear_cross_entropy import Losses
 from nmt.ops.recurrence import at_least_fp32
 from nmt.tasks.language_model.batches import Window
 from nmt.training.distributed import World
-from nmt.training.losses import BatchLoss, Loss
-from nmt.training.sampled import sampled_losses
+from nmt.training.losses import BatchLoss, Loss, sampled_losses
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World
 from nmt.training.doubts import odd_vocabularies
 from nmt.training.losses import Loss
-from nmt.training.random_state import seed_everything
-from nmt.training.state import perplexity
+from nmt.training.state import perplexity, seed_everything
 from nmt.training.task import MemorySample, Task
 from nmt.training.trainer import Trainer
 

@@ -35,9 +35,9 @@ from nmt.tasks.tagging.predicting import has_loss, measure, unknown_labels
 from nmt.tasks.tagging.validation import LabelledText, TagValidator, scores_of
 from nmt.training.distributed import World
 from nmt.training.losses import Loss
-from nmt.training.random_state import seed_everything
+from nmt.training.run_dir import write_lines
+from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample
-from nmt.training.text_file import write_lines
 from nmt.training.trainer import Trainer
 
 

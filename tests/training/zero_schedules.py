@@ -1,4 +1,4 @@
-"""Optimizers and schedules from hyper-parameters of the original Zero system."""
+"""Optimizers and schedules from hyper-parameters of the original Zero system, with which ours are compared."""
 
 from __future__ import annotations
 

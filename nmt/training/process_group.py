@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import threading
 import time
+import uuid
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import Store
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from nmt.errors import NmtError
-from nmt.training.distributed.world import T, World
+from nmt.plugin_errors import plugin_error
+from nmt.training.distributed import Launch, RankError, T, World
 
 BUCKET_BYTES = 32 << 20
 """Gradients are sent in pieces of this size: while one travels, the next is put together."""
@@ -218,3 +224,143 @@ def _buckets(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:
         size += weight.nbytes
     if bucket:
         yield bucket
+
+
+MEETING_POLL = 0.05
+"""Seconds between two looks at what has arrived."""
+
+
+def fresh_part(store: Store, *, rank: int, size: int, timeout: float) -> Store:
+    """An empty part of `store`, the same for all ranks, which must all call this.
+
+    A launcher may keep its store when it restarts processes, including the old processes' entries, which would mislead
+    torch. So each other rank writes a hello with an unused word, and rank 0, which may first read an old hello, answers
+    each until all ranks have arrived.
+
+    Raises:
+        RuntimeError: a rank has not arrived within `timeout` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    if rank != 0:
+        hello = uuid.uuid4().hex
+        store.set(f"nmt/hello/{rank}", hello)
+        while not store.check([f"nmt/welcome/{hello}"]):
+            _pause(deadline, "rank 0 has not answered")
+        name = store.get(f"nmt/welcome/{hello}").decode("ascii")
+        store.add(f"{name}/arrived", 1)
+        return PrefixStore(name, store)
+    name = f"nmt/{uuid.uuid4().hex}"
+    seen = [b""] * size
+    while (arrived := store.add(f"{name}/arrived", 0)) < size - 1:
+        for other in range(1, size):
+            key = f"nmt/hello/{other}"
+            if store.check([key]) and (word := store.get(key)) != seen[other]:
+                seen[other] = word
+                store.set(f"nmt/welcome/{word.decode('ascii')}", name)
+        _pause(deadline, f"{size - 1 - arrived} of {size} have not arrived")
+    return PrefixStore(name, store)
+
+
+def _pause(deadline: float, otherwise: str) -> None:
+    if time.monotonic() > deadline:
+        raise RuntimeError(f"{otherwise} in time")
+    time.sleep(MEETING_POLL)
+
+
+PATIENCE = 3.0
+"""Seconds that a process waits for the reason of a failure elsewhere; rank 0 keeps the store that long."""
+LAST_RESORT = 30
+"""Seconds after which the kernel ends a process that has failed but cannot leave torch.distributed."""
+
+
+@contextmanager
+def several(launch: Launch, device: torch.device) -> Iterator[World]:
+    """The world of the processes that were launched, while the block runs; see `connected`."""
+    world = _meet(launch, device)
+    try:
+        yield world
+        world.gather(None)  # the first process to end must not end the store
+    except Exception as error:
+        message = _last_words(world, error)
+        if message is None:
+            raise
+        raise message from error
+    except BaseException:  # a signal, which has its own exit code; it may have reached this process alone
+        _publish(world, "interrupted", exit_code=1)
+        raise
+    world.leave()
+
+
+def _meet(launch: Launch, device: torch.device) -> ProcessGroup:
+    # Otherwise a lost GPU would end this process from a thread of torch, without an error message.
+    os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
+    try:
+        store, rank, size = next(iter(rendezvous("env://", timeout=timedelta(seconds=launch.timeout))))
+        store = fresh_part(store, rank=rank, size=size, timeout=launch.timeout)
+        return ProcessGroup(store, rank=rank, size=size, device=device, timeout=launch.timeout)
+    except (LostContactError, RuntimeError, OSError, ValueError) as error:
+        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        message = (
+            f"rank {launch.rank} of {launch.size}: could not connect to the other processes at {place}: {reason(error)}"
+        )
+        raise RankError(message, exit_code=1) from error
+
+
+def _last_words(world: ProcessGroup, error: Exception) -> RankError | None:
+    """The message of this process instead of `error`, or None; the first process to fail informs the others."""
+    with suppress(ValueError):  # signals can only be handled in the main thread
+        # The launcher ends the others as soon as one has ended; they still have to print the reason.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.alarm(LAST_RESORT)
+    me = f"rank {world.rank} of {world.size}"
+    if isinstance(error, LostContactError):
+        first = _first_failure(world, patience=PATIENCE)
+    else:
+        text = plugin_error(error) if not isinstance(error, NmtError) else None
+        text = text or _in_one_line(str(error)) or type(error).__name__
+        first = _publish(world, text, exit_code=getattr(error, "exit_code", 1))
+    if first is not None:
+        _stay_for_the_others(world)
+    if first is not None and first["rank"] != world.rank:
+        message = f"{me}: ended because rank {first['rank']} has failed: {first['message']}"
+        return RankError(message, exit_code=first["exit_code"])
+    return RankError(f"{me}: {error}", exit_code=error.exit_code) if isinstance(error, NmtError) else None
+
+
+def _in_one_line(text: str) -> str:
+    """The first line and, where mistakes are listed below it, the first of them and how many more there are."""
+    first, *listed = text.strip().split("\n")
+    if not listed:
+        return first
+    return f"{first} {listed[0].strip()}" + (f" (and {len(listed) - 1} more)" if len(listed) > 1 else "")
+
+
+def _stay_for_the_others(world: ProcessGroup) -> None:
+    """Let the others notice that something has failed, and keep the store, which may be ours, until they know what."""
+    world.leave()  # closes the connections on which they wait
+    deadline = time.monotonic() + PATIENCE
+    with suppress(RuntimeError):
+        heard = world.store.add(HEARD, 1)
+        while world.is_main and heard < world.size and time.monotonic() < deadline:
+            time.sleep(0.05)
+            heard = world.store.add(HEARD, 0)
+
+
+def _publish(world: ProcessGroup, message: str, *, exit_code: int) -> dict[str, Any] | None:
+    """Record the failure in the store unless another rank was faster; return the record, None if unknown."""
+    record = {"rank": world.rank, "message": message, "exit_code": exit_code}
+    try:
+        return dict(json.loads(world.store.compare_set(FAILURE, "", json.dumps(record))))
+    except (RuntimeError, ValueError):
+        return None
+
+
+def _first_failure(world: ProcessGroup, *, patience: float) -> dict[str, Any] | None:
+    """The failure that another rank recorded in the store; None if it died without a record."""
+    deadline = time.monotonic() + patience
+    with suppress(RuntimeError, ValueError):
+        while time.monotonic() < deadline:
+            if world.store.check([FAILURE]):
+                return dict(json.loads(world.store.get(FAILURE)))
+            time.sleep(0.1)
+    return None
