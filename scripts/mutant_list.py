@@ -3,8 +3,8 @@
 A bug is a pattern of tokens and what stands there instead. White space, line breaks, comments and docstrings do not
 count, nor does a comma before a closing bracket; `$name` stands for one name, also with what it is an attribute of,
 such as `self.rows`, and means the same wherever it occurs again; `$$name` stands for any tokens, as few as possible.
-The place is looked for in all files of the bug's package, then in all of nmt, and must be there exactly once. So a
-bug is still found when code is moved, reformatted, or gets other names and messages where the pattern has a `$`.
+The place is looked for in all files of the bug's package or module, then in all of nmt, and must be there exactly once.
+So a bug is still found when code is moved, reformatted, or gets other names and messages where the pattern has a `$`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Sources:
 
     def place(self, mutant: Mutant) -> Place:
         """Where a bug goes; DataError unless its pattern is exactly once in its package or, not being there, in nmt."""
-        own = [name for name in self._texts if name.startswith(f"nmt/{mutant.package}/")]
+        own = [name for name in self._texts if name.startswith((f"nmt/{mutant.package}/", f"nmt/{mutant.package}."))]
         found = self._places(mutant, own) or self._places(mutant, [name for name in self._texts if name not in own])
         if len(found) != 1:
             where = ", ".join(sorted({place.file for place in found}))
@@ -182,7 +182,7 @@ class Mutant:
 
     def wider_tests(self, tree: Path) -> list[str]:
         """The tests of the package in a tree."""
-        wanted = [f"tests/{self.package}", *_FURTHER.get(self.package, ())]
+        wanted = [f"tests/{self.package}", f"tests/test_{self.package}.py", *_FURTHER.get(self.package, ())]
         return [name for name in wanted if (tree / name).exists()] or ["tests/config", "tests/robustness"]
 
     def pattern(self, *, is_python: bool) -> tuple[re.Pattern[str], frozenset[str]]:

@@ -18,9 +18,9 @@ from nmt import __version__
 from nmt.cli.argument_types import any_text
 from nmt.cli.descriptors import EXIT_NO_READER, has_no_reader
 from nmt.cli.option_names import worded
+from nmt.data.text import POLICIES, Policy
 from nmt.errors import NmtError, printable
-from nmt.files.errors import is_out_of_memory, naming, reason
-from nmt.files.undecodable import POLICIES, Policy
+from nmt.files import is_out_of_memory, naming, reason
 from nmt.plugin_errors import plugin_error
 from nmt.system import columns, expanded, wrapped
 

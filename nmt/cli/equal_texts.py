@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from nmt.cli.common import say
 from nmt.cli.descriptors import require
+from nmt.data.text import Policy, Undecodable
 from nmt.errors import DataError, counted
-from nmt.files.undecodable import Policy, Undecodable
 
 STDIN: Final = "-"
 

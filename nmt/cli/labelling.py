@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from nmt.cli.common import add_device, add_errors, add_plugins, say
 from nmt.cli.models import add_checkpoint
+from nmt.data.text import Undecodable
 from nmt.errors import counted
-from nmt.files.undecodable import Undecodable
 from nmt.system import keep_more_kernels
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from typing import IO, Any
 from nmt.cli.descriptors import require
 from nmt.cli.prompt import typed_lines
 from nmt.data import read_lines
-from nmt.data.text import LONGEST_LINE
+from nmt.data.text import LONGEST_LINE, Undecodable
 from nmt.data.windows import windows
 from nmt.errors import DataError
-from nmt.files.undecodable import Undecodable
 
 _BLOCK = 1 << 16
 

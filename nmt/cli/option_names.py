@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from nmt.data.text import NotUtf8Error
 from nmt.errors import NmtError, SettingError
-from nmt.files.undecodable import NotUtf8Error
 from nmt.light.options import command_option
 
 _SECTION = "decoding."

@@ -11,8 +11,7 @@ from typing import Any, BinaryIO, cast
 
 from nmt.cli.descriptors import NoReaderError, has_no_reader, require
 from nmt.errors import ConfigError, DataError
-from nmt.files.errors import naming
-from nmt.files.new import check_not_packed
+from nmt.files import check_not_packed, naming
 from nmt.interop.run_layout import check_no_part
 from nmt.light.output import STDOUT, Written, descriptor_of, is_input
 

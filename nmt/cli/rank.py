@@ -12,12 +12,12 @@ from nmt.cli.argument_types import feature_weights
 from nmt.cli.common import add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.output import output_stream
 from nmt.config import import_plugins
+from nmt.data.text import NotedLines
 from nmt.errors import ConfigError, DataError, counted, near_miss
-from nmt.files.noted import NotedLines
 
 if TYPE_CHECKING:
     from nmt.data.n_best import Entry
-    from nmt.files.undecodable import Undecodable
+    from nmt.data.text import Undecodable
 
 DESCRIPTION = """Rank the translations of each line of an n-best list, in Moses' format, by the weighted sum
 of their features, and write the best, one for each line. nmt-translate --format moses writes such
@@ -78,7 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
 def rank(arguments: argparse.Namespace) -> int:
     """Read, rank and write."""
     _check(arguments)
-    from nmt.files.undecodable import Undecodable
+    from nmt.data.text import Undecodable
 
     undecodable = Undecodable(arguments.errors)
     inputs = [arguments.list, *arguments.ref]
@@ -158,10 +158,9 @@ def _complete(entries: Iterator[Entry], weights: dict[str, float], *, path: str)
 def _tuned(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[str]:
     """The line with the weights."""
     from nmt.data.n_best import groups_of
-    from nmt.data.text import read_lines
+    from nmt.data.text import Undecodable, read_lines
     from nmt.evaluation import build_metric
     from nmt.evaluation.ranking import tune
-    from nmt.files.undecodable import Undecodable
 
     import_plugins(arguments.plugins)
     name = arguments.metric or "bleu"

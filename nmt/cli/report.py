@@ -17,11 +17,10 @@ from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, ex
 from nmt.cli.equal_texts import read_texts
 from nmt.cli.models import MODEL, add_checkpoint
 from nmt.config import import_plugins
+from nmt.data.text import NotedLines, Undecodable
 from nmt.errors import ConfigError, DataError, NmtError, counted, missing, printable
 from nmt.evaluation import check_subwords
 from nmt.evaluation.counting import counting
-from nmt.files.noted import NotedLines
-from nmt.files.undecodable import Undecodable
 from nmt.interop.run_events import EVENTS
 from nmt.library.scoring import chosen_metrics
 from nmt.report import (

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from nmt.data import read_lines
-from nmt.data.text import on_one_line, wide
+from nmt.data.text import Policy, Undecodable, on_one_line, wide
 from nmt.errors import DataError, counted, refused, shown
-from nmt.files.undecodable import Policy, Undecodable
 from nmt.search import Request
 
 FORMATS: Final = ("text", "tsv", "jsonl")

@@ -19,8 +19,8 @@ from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
 from nmt.cli.score_n_best import add_n_best, check_n_best, score_n_best
 from nmt.cli.score_text import add_text, check_text, score_text_file
 from nmt.cli.score_totals import BATCH_TOKENS, Sums
+from nmt.data.text import NotedLines
 from nmt.errors import ConfigError, counted
-from nmt.files.noted import NotedLines
 
 if TYPE_CHECKING:
     from nmt.interop.facts import LongestSource
@@ -115,8 +115,7 @@ def score(arguments: argparse.Namespace) -> int:
         return score_text_file(arguments)
     # Imported late, so that --help and mistakes in the options do not load torch.
     from nmt.cli.totals import shortest_training
-    from nmt.data.text import FilePair, count_pairs, read_pairs
-    from nmt.files.undecodable import Undecodable
+    from nmt.data.text import FilePair, Undecodable, count_pairs, read_pairs
     from nmt.interop.ensemble import load_models
     from nmt.search import score_pairs
     from nmt.search.ensemble_mean import ensemble_mean

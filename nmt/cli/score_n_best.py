@@ -14,8 +14,8 @@ from nmt.cli.common import EXIT_FAILURE, say
 from nmt.cli.decoding_options import check_ensemble, with_ensemble
 from nmt.cli.models import FIRST, named_models
 from nmt.cli.score_totals import BATCH_TOKENS
+from nmt.data.text import NotedLines
 from nmt.errors import ConfigError, DataError, counted
-from nmt.files.noted import NotedLines
 
 if TYPE_CHECKING:
     from nmt.data.n_best import Entry
@@ -56,8 +56,7 @@ def check_n_best(arguments: argparse.Namespace) -> None:
 def score_n_best(arguments: argparse.Namespace) -> int:
     """Load, read, score and print."""
     from nmt.data.n_best import read_n_best
-    from nmt.data.text import read_lines
-    from nmt.files.undecodable import Undecodable
+    from nmt.data.text import Undecodable, read_lines
     from nmt.interop.ensemble import load_models
 
     named = named_models(arguments)

@@ -87,8 +87,7 @@ class Totals(Sums):
 
 def score_text_file(arguments: argparse.Namespace) -> int:
     """Load, read, score and print."""
-    from nmt.data.text import read_lines
-    from nmt.files.undecodable import Undecodable
+    from nmt.data.text import Undecodable, read_lines
     from nmt.interop.ensemble import load_models
 
     named = named_models(arguments)

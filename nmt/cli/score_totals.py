@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from nmt.files.noted import NotedLines
+from nmt.data.text import NotedLines
 
 BATCH_TOKENS = 4096
 """Tokens per batch if neither option nor configuration gives a number: the logits of a batch are in memory at once."""

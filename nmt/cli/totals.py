@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nmt.cli.common import EXIT_FAILURE
+from nmt.data.text import NotedLines, Undecodable
 from nmt.errors import counted
-from nmt.files.noted import NotedLines
-from nmt.files.undecodable import Undecodable
 
 if TYPE_CHECKING:
     from nmt.interop.facts import LongestSource

@@ -153,7 +153,7 @@ def _translate(arguments: argparse.Namespace, world: Processes, open_models: Ope
     from nmt.cli.requests import RequestReader
     from nmt.cli.totals import Totals
     from nmt.cli.written import opened_writer
-    from nmt.files.undecodable import Undecodable
+    from nmt.data.text import Undecodable
     from nmt.library.translator import WINDOW
 
     if arguments.details and arguments.format != "jsonl":

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.compiling.cache import BuildError
-from nmt.files.new import new_directory
+from nmt.files import new_directory
 from nmt.light.output import DAY, is_abandoned, remove
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from nmt.config.schema import SECTIONS, Config
 from nmt.config.upgrade import FORMAT, KEY, UNMARKED, is_newer, upgrade
 from nmt.config.yaml12 import Document, read_yaml, write_yaml
 from nmt.errors import ConfigError, DataError, missing, near_miss, shown
-from nmt.files.safe import LARGEST_CONFIG, open_model_file
+from nmt.files import LARGEST_CONFIG, open_model_file
 from nmt.light.encodings import not_utf8
 from nmt.registry import TASKS
 from nmt.system import expanded

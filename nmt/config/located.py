@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 from nmt.config.checks import COMPONENTS
 from nmt.config.options import option_fields
 from nmt.config.schema import SECTIONS, Config
-from nmt.files.safe import CHECKPOINTS, model_folder
+from nmt.files import CHECKPOINTS, model_folder
 from nmt.registry import TASKS, Registry
 from nmt.system import expanded
 

@@ -11,8 +11,7 @@ from nmt.config.load import dump, load_saved
 from nmt.config.schema import Config
 from nmt.config.yaml12 import write_yaml
 from nmt.errors import ConfigError, DataError
-from nmt.files.errors import reason
-from nmt.files.new import unused_name, write_new
+from nmt.files import reason, unused_name, write_new
 
 
 def write_config(path: Path, config: Config, *, name: Path | None = None) -> None:

@@ -15,11 +15,9 @@ from nmt.data.corpus import SIDES
 from nmt.data.encoding import shown_change
 from nmt.data.progress import progress
 from nmt.data.report import CorpusReport
-from nmt.data.text import FilePair, check_hides_no_packed, find_file, is_empty, nothing_in, read_pairs
+from nmt.data.text import FilePair, Undecodable, check_hides_no_packed, find_file, is_empty, nothing_in, read_pairs
 from nmt.errors import ConfigError, DataError
-from nmt.files.errors import naming
-from nmt.files.new import check_not_packed, writing
-from nmt.files.undecodable import Undecodable
+from nmt.files import check_not_packed, naming, writing
 
 Numbered = tuple[int, Pair, list[str]]
 """Number of a line, from 1, the pair, and its faults."""

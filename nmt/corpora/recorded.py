@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nmt.corpora.fetch import digest
 from nmt.errors import DataError
-from nmt.files.sums import read_sums, sums_text
+from nmt.files import read_sums, sums_text
 
 LANGUAGES = ("en", "de")
 SUMS = "SHA256SUMS"

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import CheckpointError, printable
-from nmt.files.new import replace_text
-from nmt.files.safe import LARGEST_RECORD, LARGEST_VOCABULARY, check_size, open_inside, read_inside
+from nmt.files import LARGEST_RECORD, LARGEST_VOCABULARY, check_size, open_inside, read_inside, replace_text
 
 CHECKSUMS = "checksums.json"
 _KEY = "sha256"

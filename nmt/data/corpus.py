@@ -18,9 +18,7 @@ from nmt.data.flat_sentences import FlatSentences, Ids
 from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part, Rows
 from nmt.errors import DataError, counted
-from nmt.files.errors import reason
-from nmt.files.new import new_directory
-from nmt.files.safe import LARGEST_RECORD, open_inside, read_inside
+from nmt.files import LARGEST_RECORD, new_directory, open_inside, read_inside, reason
 
 META = "corpus.json"
 META_SUM = "own_crc32"

@@ -13,8 +13,7 @@ from nmt.data.corpus import META
 from nmt.data.known_files import file_identity
 from nmt.data.progress import Advance, no_progress
 from nmt.errors import DataError
-from nmt.files.new import replace_text
-from nmt.files.safe import LARGEST_RECORD, open_inside, read_inside
+from nmt.files import LARGEST_RECORD, open_inside, read_inside, replace_text
 
 VERIFIED = "verified.json"
 """In the folder of a corpus: size, times and inode of each file when it was found whole."""

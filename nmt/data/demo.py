@@ -6,7 +6,7 @@ import bz2
 from pathlib import Path
 
 from nmt.errors import ConfigError, DataError
-from nmt.files.errors import reason
+from nmt.files import reason
 
 TEXT = Path(__file__).with_name("demo.tsv.bz2")
 TEST_PAIRS = 500

@@ -17,9 +17,7 @@ from typing import Any
 from nmt.data.progress import Advance, no_progress
 from nmt.data.text import LONGEST_LINE, FilePair, nothing_in, read_lines, unequal
 from nmt.errors import DataError
-from nmt.files.errors import reason
-from nmt.files.new import replace_text
-from nmt.files.safe import LARGEST_RECORD, read_inside
+from nmt.files import LARGEST_RECORD, read_inside, reason, replace_text
 from nmt.light.encodings import is_wide
 
 _BLOCK = 1 << 20

@@ -29,7 +29,7 @@ from nmt.data.text import FilePair, ParallelText, as_list, find_pairs, missing_p
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.validation_facts import ValidationFacts, validation_facts
 from nmt.errors import ConfigError, DataError
-from nmt.files.errors import reason, unreadable
+from nmt.files import reason, unreadable
 from nmt.registry import TOKENIZERS
 
 _FORMAT = 2  # raise it when encoding or the files of a corpus change

@@ -9,7 +9,7 @@ from nmt.config.schema import Config
 from nmt.data.checksums import check_checksums, write_checksums
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import CheckpointError, DataError
-from nmt.files.safe import check_directory
+from nmt.files import check_directory
 from nmt.registry import TOKENIZERS
 
 FOLDER = "tokenizer"

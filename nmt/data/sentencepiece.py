@@ -26,8 +26,7 @@ from nmt.data.tokenizer import Tokenizer, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
 from nmt.data.workers import in_child
 from nmt.errors import CheckpointError, ConfigError, DataError
-from nmt.files.new import temporary_directory
-from nmt.files.safe import LARGEST_VOCABULARY, open_regular, read_bounded, read_inside
+from nmt.files import LARGEST_VOCABULARY, open_regular, read_bounded, read_inside, temporary_directory
 from nmt.ops.subwords import Splitter
 from nmt.registry import TOKENIZERS
 

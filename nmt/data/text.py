@@ -7,12 +7,13 @@ import io
 import os
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from types import MappingProxyType
+from typing import IO, Any, Final, Literal, NamedTuple
 
 from nmt.errors import DataError, counted, missing
-from nmt.files.undecodable import Policy, Undecodable
 from nmt.light.encodings import is_wide, not_utf8
 
 _FETCHED_BY = {("data", name): f"nmt-data {name}" for name in ("multi30k", "tatoeba", "wmt14")}
@@ -20,6 +21,94 @@ _FETCHED_BY = {("data", name): f"nmt-data {name}" for name in ("multi30k", "tato
 LONGEST_LINE = 1 << 24
 """Bytes of a line. Far more than a sentence has, and little enough that a packed file of one line fills no memory.
 SentencePiece ends the process where memory for a line is missing, and needs 60 bytes for each of its bytes."""
+
+
+SHOWN = 10
+"""Line numbers that a summary names."""
+
+
+@dataclass
+class NotedLines:
+    """Counts lines and keeps the numbers, from 1, of the first few."""
+
+    count: int = 0
+    numbers: list[int] = field(default_factory=list)
+
+    def add(self, number: int) -> None:
+        """Note the line with this number."""
+        self.count += 1
+        if len(self.numbers) < SHOWN:
+            self.numbers.append(number)
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    @property
+    def lines(self) -> str:
+        """`1 line` or `1,203 lines`."""
+        return counted(self.count, "line")
+
+    @property
+    def listed(self) -> str:
+        """The numbers: `17, 40, 93`, with `...` where there are more."""
+        return ", ".join(map(str, self.numbers)) + (", ..." if self.count > len(self.numbers) else "")
+
+    def said(self, what: str) -> str:
+        """The lines worded with `what`: `3 lines longer than any in training: 17, 40, 93`."""
+        return f"{self.lines} {what}: {self.listed}"
+
+
+Policy = Literal["strict", "replace", "empty"]
+POLICIES: Final[Sequence[Policy]] = ("strict", "replace", "empty")
+_FATE: Final = MappingProxyType({"replace": "such bytes replaced by U+FFFD", "empty": "read as empty"})
+
+
+class NotUtf8Error(DataError):
+    """A line that is not UTF-8, where the user of the text chose, or could have chosen, what becomes of it."""
+
+
+class Undecodable:
+    """The rule for such lines of one text, and the lines found.
+
+    `strict` raises DataError at the first, `replace` reads it with U+FFFD in place of the bytes that are not UTF-8,
+    `empty` as an empty line.
+    """
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        """Without a policy the text must be UTF-8, as with `strict`, but nobody can choose otherwise."""
+        self.policy: Policy = policy or "strict"
+        self._error = DataError if policy is None else NotUtf8Error
+        self.noted = NotedLines()
+        self.first = ""
+        """The message about the first of them, where the policy is not `strict`."""
+        self._unasked: set[int] = set()
+
+    def decoded(self, raw: bytes, *, name: str, number: int) -> str:
+        """The text of line `number` (from 1) of the text `name`, its line end included.
+
+        Raises DataError naming both for bytes that are not UTF-8 where the policy is `strict`.
+        """
+        try:
+            if not is_wide(raw):
+                return raw.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+        if self.policy == "strict":
+            raise self._error(f"{name}, line {number}: {not_utf8(raw)}")
+        self.first = self.first or f"{name}, line {number}: {not_utf8(raw)}"
+        self.noted.add(number)
+        self._unasked.add(number)
+        return raw.decode("utf-8", "replace") if self.policy == "replace" else ""
+
+    def had(self, number: int) -> bool:
+        """Whether line `number`, from 1, was such a line; may be called once for each line."""
+        found = number in self._unasked
+        self._unasked.discard(number)
+        return found
+
+    def summary(self) -> str:
+        """A message about these lines and their treatment; only if there were any."""
+        return self.noted.said(f"not UTF-8, {_FATE[self.policy]}")
 
 
 class FilePair(NamedTuple):

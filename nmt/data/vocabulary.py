@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nmt.data.text import read_lines
 from nmt.errors import CheckpointError, DataError
-from nmt.files.safe import LARGEST_VOCABULARY, read_inside
+from nmt.files import LARGEST_VOCABULARY, read_inside
 
 PAD = 0
 UNK = 1

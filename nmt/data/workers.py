@@ -19,7 +19,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple, TypeVar
 
 from nmt.errors import DataError, NmtError
-from nmt.files.errors import is_out_of_memory
+from nmt.files import is_out_of_memory
 from nmt.plugin_errors import plugin_error, worded
 
 T = TypeVar("T")

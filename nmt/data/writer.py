@@ -24,9 +24,7 @@ from nmt.data.flat_sentences import Ids
 from nmt.data.report import CorpusReport
 from nmt.data.sampling import Part
 from nmt.errors import DataError
-from nmt.files.errors import naming, reason, unreadable
-from nmt.files.new import replace_text
-from nmt.files.safe import LARGEST_RECORD, RefusedError, own_file, read_inside
+from nmt.files import LARGEST_RECORD, RefusedError, naming, own_file, read_inside, reason, replace_text, unreadable
 
 _MARK = "done.json"
 _LOCK = "lock"

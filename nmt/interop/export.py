@@ -13,10 +13,7 @@ import torch
 from nmt.config import Config, write_config
 from nmt.data import save_tokenizer
 from nmt.errors import ConfigError
-from nmt.files.new import write_new
-from nmt.files.safe import open_regular, read_bounded
-from nmt.files.sums import sums_text
-from nmt.files.whole import read_file
+from nmt.files import open_regular, read_bounded, read_file, sums_text, write_new
 from nmt.interop import run_layout
 from nmt.interop.exported import (
     FORMAT_KEY,

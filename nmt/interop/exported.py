@@ -13,9 +13,7 @@ from nmt.config import Config
 from nmt.config.schema import DecodingConfig
 from nmt.data.checksums import CHECKSUMS
 from nmt.errors import CheckpointError, missing, printable
-from nmt.files.safe import LARGEST_RECORD
-from nmt.files.sums import read_sums
-from nmt.files.whole import is_file, is_folder, read_file
+from nmt.files import LARGEST_RECORD, is_file, is_folder, read_file, read_sums
 from nmt.interop import run_layout
 from nmt.interop.stored_weights import FORMATS, Format
 from nmt.interop.weights_file import DamagedError, parse_weights, read_metadata

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nmt.errors import CheckpointError, counted, printable
-from nmt.files.errors import reason
-from nmt.files.new import replace_text
-from nmt.files.safe import LARGEST_RECORD, read_inside
+from nmt.files import LARGEST_RECORD, read_inside, reason, replace_text
 from nmt.interop import run_layout
 
 if TYPE_CHECKING:

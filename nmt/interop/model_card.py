@@ -13,7 +13,7 @@ from nmt.config.schema import Config
 from nmt.data.corpus import SIDES
 from nmt.data.text import as_list
 from nmt.errors import counted, printable
-from nmt.files.whole import is_file
+from nmt.files import is_file
 from nmt.interop import run_layout
 from nmt.interop.run_events import EVENTS, read_events
 from nmt.interop.stored_weights import FORMATS

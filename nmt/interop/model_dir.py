@@ -13,7 +13,7 @@ from nmt.config import Config, load_saved
 from nmt.data import Tokenizer, load_tokenizer
 from nmt.data.sentences import Lines
 from nmt.errors import CheckpointError, ConfigError, SettingError, missing, printable, refused
-from nmt.files.whole import is_file, is_folder, is_there
+from nmt.files import is_file, is_folder, is_there
 from nmt.interop import exported, run_layout
 from nmt.interop.device import choose_device
 from nmt.interop.engine.opened import TAKEN_BY, is_engine_file

@@ -12,8 +12,7 @@ from torch import Tensor
 from nmt.config import Config, write_config
 from nmt.data import Tokenizer, save_tokenizer
 from nmt.errors import CheckpointError
-from nmt.files.errors import naming
-from nmt.files.new import new_directory, unused_name
+from nmt.files import naming, new_directory, unused_name
 from nmt.interop import run_layout
 from nmt.interop.weights_file import write_weights
 

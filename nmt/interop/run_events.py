@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import DataError, missing
-from nmt.files.safe import LARGEST_LOG
-from nmt.files.whole import is_file, read_file
+from nmt.files import LARGEST_LOG, is_file, read_file
 
 EVENTS = "log.jsonl"
 

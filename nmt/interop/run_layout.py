@@ -18,18 +18,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nmt import files
 from nmt.errors import CheckpointError
-from nmt.files import safe
-from nmt.files.errors import unreadable
-from nmt.files.safe import LARGEST_RECORD, check_directory
-from nmt.files.sums import read_sums
-from nmt.files.whole import is_folder, is_there, read_file, replace_file
+from nmt.files import (
+    LARGEST_RECORD,
+    check_directory,
+    is_folder,
+    is_there,
+    read_file,
+    read_sums,
+    replace_file,
+    unreadable,
+)
 
 CONFIG = "config.yaml"
 TOKENIZER = "tokenizer"
 WEIGHTS = "model.safetensors"
 TRAINING_STATE = "training.pt"
-CHECKPOINTS = safe.CHECKPOINTS
+CHECKPOINTS = files.CHECKPOINTS
 BEST = "best.json"
 SUMS = "SHA256SUMS"
 CARD = "README.md"
@@ -74,7 +80,7 @@ def belongs_to(model: Path, path: Path) -> bool:
 
     Anything else in there, such as translations or a shortlist, is the user's own. `model` may be a checkpoint in it.
     """
-    root = Path(os.path.realpath(safe.model_folder(model / WEIGHTS)))
+    root = Path(os.path.realpath(files.model_folder(model / WEIGHTS)))
     real = Path(os.path.realpath(path))
     if real == root:
         return True

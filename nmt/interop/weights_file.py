@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 from nmt.errors import CheckpointError, UnreadableError, printable
-from nmt.files.errors import is_out_of_memory, reason, unreadable
-from nmt.files.safe import open_model_file
-from nmt.files.whole import read_file, write_file
+from nmt.files import is_out_of_memory, open_model_file, read_file, reason, unreadable, write_file
 
 T = TypeVar("T")
 

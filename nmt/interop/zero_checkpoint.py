@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.errors import CheckpointError, missing, printable
-from nmt.files.safe import LARGEST_RECORD, open_inside, open_regular, read_inside
+from nmt.files import LARGEST_RECORD, open_inside, open_regular, read_inside
 from nmt.interop.zero import PREFIX
 
 CONFIG = "config"

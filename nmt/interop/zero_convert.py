@@ -19,7 +19,7 @@ from nmt.config.problems import format_problems, type_problems
 from nmt.data import WhitespaceTokenizer
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import CheckpointError, ConfigError, DataError, missing
-from nmt.files.new import create, unused_name, write_new
+from nmt.files import create, unused_name, write_new
 from nmt.interop import run_layout, zero, zero_settings
 from nmt.interop.exported import check_trainable
 from nmt.interop.model_dir import LoadedModel, find_model, load_model, planned_model

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.errors import ConfigError, near_miss
-from nmt.files.safe import open_regular
+from nmt.files import open_regular
 
 PARAM_JSON = "param.json"
 """Zero's file next to its checkpoints: one line of JSON with all hyper-parameters."""

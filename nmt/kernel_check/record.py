@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 import torch
 
 from nmt.compiling.cache import BuildError, is_ours, own_directory
-from nmt.files.new import replacing
+from nmt.files import replacing
 from nmt.ops.dispatch import triton_version
 
 PACKAGE: Final = Path(__file__).parents[1]

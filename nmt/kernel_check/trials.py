@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import torch
 
-from nmt.files.new import temporary_directory
+from nmt.files import temporary_directory
 from nmt.kernel_check.accidents import ended_by, explained
 from nmt.kernel_check.cases import FORMS, check_key
 from nmt.kernel_check.comparison import DifferenceError

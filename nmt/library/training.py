@@ -124,7 +124,7 @@ def outcome(run: Path, ending: Ending) -> Training:
     """The result of a run, read from its files."""
     import signal
 
-    from nmt.files.whole import is_file
+    from nmt.files import is_file
     from nmt.interop import run_layout
     from nmt.training.logs import EVENTS, read_events
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.errors import ConfigError, DataError, counted, missing, refused
-from nmt.files.whole import is_file, is_folder
+from nmt.files import is_file, is_folder
 from nmt.interop.run_events import EVENTS, read_log
 
 Point = tuple[float, float]

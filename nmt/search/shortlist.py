@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nmt.data import EOS, PAD, UNK, Tokenizer
 from nmt.errors import DataError
-from nmt.files.safe import open_regular, read_bounded
+from nmt.files import open_regular, read_bounded
 from nmt.interop.weights_file import weights_bytes
 
 _FORMAT = "nmt-shortlist-1"

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from nmt import __version__
 from nmt.errors import NmtError, printable
-from nmt.files.errors import reason
+from nmt.files import reason
 from nmt.library.request import Request
 from nmt.library.results import Result
 from nmt.library.translator import Translator

@@ -13,8 +13,7 @@ from typing import BinaryIO
 
 from nmt.data.text import check_hides_no_packed
 from nmt.errors import ConfigError, DataError
-from nmt.files.errors import naming, reason
-from nmt.files.new import check_not_packed
+from nmt.files import check_not_packed, naming, reason
 from nmt.interop.run_layout import check_no_part
 from nmt.synthetic.counts import Counts
 from nmt.synthetic.record import Progress, Work, read_record, write_record

@@ -12,9 +12,7 @@ from typing import Any, Final
 from nmt import __version__
 from nmt.config.schema import DecodingConfig
 from nmt.errors import ConfigError, DataError, SettingError, refused
-from nmt.files.errors import naming, reason
-from nmt.files.new import replace_text
-from nmt.files.safe import LARGEST_RECORD, open_regular, read_bounded
+from nmt.files import LARGEST_RECORD, naming, open_regular, read_bounded, reason, replace_text
 from nmt.interop import run_layout
 from nmt.interop.model_dir import weights_of
 from nmt.light.options import OPTIONS, names_of

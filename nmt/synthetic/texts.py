@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from nmt.config.schema import Config
 from nmt.data.known_files import read_facts
-from nmt.data.text import FilePair, as_list, find_pairs, read_lines, read_pairs, unequal
+from nmt.data.text import FilePair, Policy, Undecodable, as_list, find_pairs, read_lines, read_pairs, unequal
 from nmt.errors import ConfigError, DataError, missing
-from nmt.files.errors import reason
-from nmt.files.undecodable import Policy, Undecodable
+from nmt.files import reason
 
 _BLOCK = 1 << 20
 

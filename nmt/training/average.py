@@ -13,18 +13,21 @@ from torch import Tensor
 
 from nmt.data.checksums import check_checksums, has_checksums, write_checksums
 from nmt.errors import CheckpointError, counted, missing
-from nmt.files.errors import unreadable
-from nmt.files.new import copy_folder, write_new
-from nmt.files.safe import (
+from nmt.files import (
     LARGEST_CONFIG,
     LARGEST_RECORD,
     LARGEST_VOCABULARY,
     RefusedError,
     check_directory,
+    check_readable,
+    copy_folder,
+    is_there,
     open_model_file,
     path_of,
+    read_file,
+    unreadable,
+    write_new,
 )
-from nmt.files.whole import check_readable, is_there, read_file
 from nmt.interop import run_layout
 from nmt.interop.facts import FACTS, find_facts
 from nmt.interop.finite import check_finite

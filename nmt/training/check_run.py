@@ -20,9 +20,7 @@ from nmt.data.cache import corpora_of
 from nmt.data.checksums import has_checksums
 from nmt.data.corpus_check import any_damaged_file, damage
 from nmt.errors import CheckpointError, DataError, NmtError, UnreadableError, missing
-from nmt.files.errors import reason
-from nmt.files.safe import LARGEST_LOG, RefusedError, check_size, open_model_file
-from nmt.files.whole import is_file, is_folder, is_there
+from nmt.files import LARGEST_LOG, RefusedError, check_size, is_file, is_folder, is_there, open_model_file, reason
 from nmt.interop import run_layout
 from nmt.interop.finite import not_finite
 from nmt.interop.model_dir import planned_model, weight_differences

@@ -18,11 +18,19 @@ import torch
 from torch import Tensor
 
 from nmt.errors import CheckpointError, UnreadableError
-from nmt.files.errors import naming, reason
-from nmt.files.new import new_directory
-from nmt.files.safe import LARGEST_RECORD
-from nmt.files.sums import read_sums, sums_text
-from nmt.files.whole import is_folder, is_there, read_file, sync, write_file
+from nmt.files import (
+    LARGEST_RECORD,
+    is_folder,
+    is_there,
+    naming,
+    new_directory,
+    read_file,
+    read_sums,
+    reason,
+    sums_text,
+    sync,
+    write_file,
+)
 from nmt.interop import run_layout
 from nmt.interop.finite import check_finite
 from nmt.interop.weights_file import DamagedError, parse_weights, parsed, write_weights

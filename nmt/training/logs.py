@@ -19,9 +19,7 @@ from tqdm import tqdm
 from tqdm.utils import disp_len
 
 from nmt.errors import DataError, NmtError
-from nmt.files.errors import reason
-from nmt.files.safe import LARGEST_LOG, own_file
-from nmt.files.whole import is_file, read_file, replace_file
+from nmt.files import LARGEST_LOG, is_file, own_file, read_file, reason, replace_file
 from nmt.interop.run_events import EVENTS as EVENTS
 from nmt.interop.run_events import read_events as read_events
 from nmt.system import USUAL_COLUMNS, columns, wrapped

@@ -22,8 +22,7 @@ from nmt.data import planned_sizes
 from nmt.data.demo import check_languages
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, missing
 from nmt.evaluation import build_metrics
-from nmt.files.new import temporary_directory
-from nmt.files.safe import memory
+from nmt.files import memory, temporary_directory
 from nmt.interop import run_layout
 from nmt.interop.model_dir import find_model
 from nmt.kernel_check import choose_kernels, use_verified_kernels

@@ -16,9 +16,7 @@ from nmt.config.located import anchored
 from nmt.config.schema import Config
 from nmt.data.checksums import has_checksums, write_checksums
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, counted
-from nmt.files.errors import reason
-from nmt.files.new import new_directory
-from nmt.files.whole import is_file, is_there
+from nmt.files import is_file, is_there, new_directory, reason
 from nmt.interop import run_layout
 from nmt.interop.weights_file import DamagedError, read_metadata, read_weights
 from nmt.kernel_check import choose_kernels, use_verified_kernels

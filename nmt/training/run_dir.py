@@ -16,9 +16,7 @@ from typing import Any
 from nmt.config.located import anchored
 from nmt.config.schema import Config
 from nmt.errors import CheckpointError, ConfigError, DataError
-from nmt.files.errors import reason
-from nmt.files.safe import RefusedError, check_directory, own_file
-from nmt.files.whole import is_there, replace_file
+from nmt.files import RefusedError, check_directory, is_there, own_file, reason, replace_file
 from nmt.interop import run_layout
 from nmt.light.output import remove_leftovers
 

@@ -21,8 +21,8 @@ from nmt.data.batching import Pairs
 from nmt.data.progress import Advance, no_progress
 from nmt.data.sampler import HasLengths
 from nmt.data.sampling import Rows
+from nmt.data.text import NotedLines
 from nmt.evaluation import Metric
-from nmt.files.noted import NotedLines
 from nmt.models.base import Seq2Seq
 from nmt.search import Translation
 from nmt.search.fusion import Fusion

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nmt.data import find_file, read_lines, read_parallel
-from nmt.data.text import FilePair, count_pairs, is_empty, named_files, read_pairs
+from nmt.data.text import SHOWN, FilePair, NotedLines, count_pairs, is_empty, named_files, read_pairs
 from nmt.errors import DataError, counted
 
 ODD = "a\u0085b\u2028c\u2029d\x0be\x0cf\x00g\x1ch\ri"
@@ -161,3 +161,13 @@ def test_files_of_a_key_are_found_compressed_and_the_plain_one_comes_first(tmp_p
     assert named_files([str(both), str(packed), str(missing)]) == [both, tmp_path / "packed.txt.gz", missing]
     assert named_files(str(packed)) == [tmp_path / "packed.txt.gz"]
     assert named_files(None) == []
+
+
+def test_all_are_counted_and_the_first_few_named() -> None:
+    noted = NotedLines()
+    assert not noted
+    for number in range(1, SHOWN + 2):
+        assert len(noted.numbers) == number - 1 and "..." not in noted.listed
+        noted.add(number)
+    assert noted.listed == ", ".join(map(str, range(1, SHOWN + 1))) + ", ..."
+    assert noted.lines == f"{SHOWN + 1} lines" and noted

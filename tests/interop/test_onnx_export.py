@@ -15,7 +15,7 @@ from nmt.cli import check, export, translate
 from nmt.data import EOS
 from nmt.data.batching import pad
 from nmt.errors import ConfigError
-from nmt.files.sums import read_sums
+from nmt.files import read_sums
 from nmt.interop.engine.compiled import compiled_engine
 from nmt.light import Translator
 from nmt.models.base import Seq2Seq

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from nmt.config.schema import DecodingConfig
+from nmt.data.text import Policy
 from nmt.errors import ConfigError, DataError
-from nmt.files.undecodable import Policy
 from nmt.search.notes import AT_LIMIT, NOT_FINITE
 from nmt.synthetic.choice import Made
 from nmt.synthetic.corpus import translate_corpus

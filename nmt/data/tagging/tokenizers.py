@@ -21,7 +21,7 @@ from nmt.data.tokenizer import Tokenizer, printable_ids
 from nmt.data.vocabulary import EOS, SPECIAL_TOKENS, Vocabulary
 from nmt.data.whitespace import split
 from nmt.errors import CheckpointError, DataError
-from nmt.files.safe import LARGEST_RECORD, read_inside
+from nmt.files import LARGEST_RECORD, read_inside
 from nmt.registry import TOKENIZERS
 
 _WORDS, _LABELS, _FURTHER, _SCHEME = "words.vocab", "labels.vocab", "further.vocab", "scheme.txt"

@@ -11,8 +11,7 @@ import torch
 
 from nmt.data import SentencePieceTokenizer, Tokenizer
 from nmt.errors import CheckpointError, ConfigError, printable
-from nmt.files.errors import reason
-from nmt.files.new import writing
+from nmt.files import reason, writing
 from nmt.interop.engine.file import Content, WordLists, file_of, sections_of
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.opened import MAGIC

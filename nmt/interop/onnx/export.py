@@ -13,9 +13,7 @@ import torch
 
 from nmt.data import SentencePieceTokenizer
 from nmt.errors import CheckpointError, ConfigError
-from nmt.files.errors import reason
-from nmt.files.new import write_new
-from nmt.files.sums import sums_text
+from nmt.files import reason, sums_text, write_new
 from nmt.interop import run_layout
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.program import Lowered

@@ -22,8 +22,7 @@ from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.validation_facts import ValidationFacts
 from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import DataError, counted
-from nmt.files.errors import reason
-from nmt.files.new import replace_text
+from nmt.files import reason, replace_text
 from nmt.models import build_model
 from nmt.models.classifier import FIRST_LABEL, Classifier
 from nmt.registry import TASKS, TOKENIZERS

@@ -1,7 +1,8 @@
-"""Files in a directory that somebody else has made: none outside of it, no pipe or device, no writing through links."""
+"""Files of others are read without harm, ours are written whole, and errors name them."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -9,21 +10,22 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
-from nmt.files.new import (
-    copy_folder,
-    new_directory,
-    replace_text,
-    replacing,
-    temporary_directory,
-    write_new,
-    writing,
-)
-from nmt.files.safe import (
+from nmt import files
+from nmt.errors import UnreadableError
+from nmt.files import (
     MIB,
     check_directory,
+    check_readable,
+    copy_folder,
+    is_file,
+    is_folder,
+    is_there,
+    naming,
+    new_directory,
     open_inside,
     open_model_file,
     open_regular,
@@ -31,6 +33,16 @@ from nmt.files.safe import (
     path_of,
     read_bounded,
     read_inside,
+    read_sums,
+    reason,
+    replace_file,
+    replace_text,
+    replacing,
+    sums_text,
+    temporary_directory,
+    write_file,
+    write_new,
+    writing,
 )
 
 
@@ -325,3 +337,91 @@ def test_content_is_on_the_disk_before_the_file_has_its_name(model: Path, monkey
     )
     replace_text(model / "file", "replaced")
     assert synced == [("content", len("replaced"))] and (model / "file").read_text() == "replaced"
+
+
+def test_what_has_a_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    names = ["file", ".", "nothing", "file/below"]
+    assert [is_file(tmp_path / name) for name in names] == [True, False, False, False]
+    assert [is_folder(tmp_path / name) for name in names] == [False, True, False, False]
+    assert [is_there(tmp_path / name) for name in names] == [True, True, False, False]
+
+
+def test_what_a_file_server_does_not_tell_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stalled(*_: object, **__: object) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "stat", stalled)
+    for ask in (is_file, is_folder, is_there):
+        with pytest.raises(UnreadableError, match="file: cannot be read now: Stale file handle"):
+            ask(tmp_path / "file")
+
+
+def test_a_file_is_read_to_its_end_to_find_out_whether_that_is_possible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Damaged(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            block = super().read(size)
+            if not block:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return block
+
+        def fileno(self) -> int:
+            return opened.fileno()
+
+    (tmp_path / "file").touch()
+    check_readable(tmp_path / "file")
+    with (tmp_path / "file").open("rb") as opened:
+        damaged: BinaryIO = Damaged(b"x" * (3 << 20))
+        monkeypatch.setattr(files, "open_model_file", lambda path: damaged)
+        with pytest.raises(UnreadableError, match="file: cannot be read now: Input/output error"):
+            check_readable(tmp_path / "file")
+
+
+def test_a_written_file_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda number: sizes.append(os.fstat(number).st_size))
+    write_file(tmp_path / "file", b"content")
+    assert sizes == [7] and (tmp_path / "file").read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("write", [write_file, replace_file])
+def test_an_error_of_writing_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "file").write_text("before")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write(tmp_path / "file", b"after")
+    assert caught.value.filename == str(tmp_path / "file") and reason(caught.value) == "the disk is full"
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+    assert write is write_file or (tmp_path / "file").read_text() == "before"
+
+
+@pytest.mark.parametrize(("name", "told"), [(None, "model"), ("a/.writing-model-7/file", "model"), ("other", "other")])
+def test_an_error_gets_the_name_of_what_is_written_unless_it_is_about_another_file(name: str | None, told: str) -> None:
+    with pytest.raises(PermissionError) as caught, naming("model", unfinished=".writing-"):
+        raise PermissionError(errno.EACCES, "Permission denied", name)
+    assert caught.value.filename == told
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")]
+)
+def test_exhausted_memory_is_named_whoever_reports_it(error: Exception) -> None:
+    assert reason(error) == "out of memory"
+
+
+DIGEST = "0123456789abcdef" * 4
+
+
+def test_names_are_read_as_they_were_written() -> None:
+    sums = {"model.safetensors": DIGEST, "a name  with spaces": DIGEST[::-1]}
+    assert read_sums(sums_text(sums)) == sums
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", f"{DIGEST[:-1]}  file\n".encode(), f"{DIGEST} file\n".encode()])
+def test_what_is_no_list_is_none(content: bytes) -> None:
+    assert read_sums(content) is None

@@ -1,1 +1,0 @@
-"""Files and directories: read without trust, written atomically, and errors about them."""
