@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from nmt.errors import NmtError as NmtError
     from nmt.library.evaluation import Evaluation as Evaluation
     from nmt.library.evaluation import evaluate as evaluate
-    from nmt.library.inspection import Inspection as Inspection
-    from nmt.library.inspection import UnitTrace as UnitTrace
     from nmt.library.loading import load as load
-    from nmt.library.request import Request as Request
-    from nmt.library.results import Hypothesis as Hypothesis
-    from nmt.library.results import PairScore as PairScore
-    from nmt.library.results import Result as Result
     from nmt.library.synthetic import SyntheticText as SyntheticText
     from nmt.library.synthetic import backtranslate as backtranslate
     from nmt.library.synthetic import distill as distill
     from nmt.library.training import Training as Training
     from nmt.library.training import train as train
     from nmt.library.translator import Translator as Translator
+    from nmt.library.values import Hypothesis as Hypothesis
+    from nmt.library.values import Inspection as Inspection
+    from nmt.library.values import PairScore as PairScore
+    from nmt.library.values import Request as Request
+    from nmt.library.values import Result as Result
+    from nmt.library.values import UnitTrace as UnitTrace
     from nmt.light.binding import Stop as Stop
     from nmt.light.errors import StoppedError as StoppedError
 
@@ -40,13 +40,11 @@ _PLACES = {
     "nmt.data.sentences": ("split_sentences",),
     "nmt.errors": ("CheckpointError", "ConfigError", "DataError", "NmtError"),
     "nmt.library.evaluation": ("Evaluation", "evaluate"),
-    "nmt.library.inspection": ("Inspection", "UnitTrace"),
     "nmt.library.loading": ("load",),
-    "nmt.library.request": ("Request",),
-    "nmt.library.results": ("Hypothesis", "PairScore", "Result"),
     "nmt.library.synthetic": ("SyntheticText", "backtranslate", "distill"),
     "nmt.library.training": ("Training", "train"),
     "nmt.library.translator": ("Translator",),
+    "nmt.library.values": ("Hypothesis", "Inspection", "PairScore", "Request", "Result", "UnitTrace"),
     "nmt.light.binding": ("Stop",),
     "nmt.light.errors": ("StoppedError",),
 }

@@ -16,7 +16,7 @@ import nmt
 from nmt.cli import backtranslate, distill, evaluate, serve, translate
 from nmt.config import DecodingConfig
 from nmt.interop.engine.settings import lacking, settings_in_words, settings_of
-from nmt.library.options import Options
+from nmt.library.values import Options
 from nmt.light import Translator, command
 from nmt.light.errors import EngineError
 from nmt.light.options import DOORS, ENGINE_DETAILS, ENGINE_SEARCHES, MOST, OPTIONS, Option, command_option, options_of

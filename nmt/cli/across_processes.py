@@ -13,8 +13,7 @@ import torch
 from nmt.cli.opened import Translating
 from nmt.errors import ConfigError, DataError
 from nmt.search import Request, ScoredText, Translation
-from nmt.search.request import as_request
-from nmt.search.translation import Details
+from nmt.search.values import Details, as_request
 from nmt.training.distributed import World, check_same, interleave
 
 BLOCK = 1 << 20

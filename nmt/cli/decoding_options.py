@@ -56,7 +56,7 @@ def check_ensemble(arguments: argparse.Namespace, *, models: int) -> None:
     """Raise ConfigError for ensemble options that do not fit the number of models."""
     weights = arguments.ensemble_weights
     if weights not in (None, NONE) and len(weights) != models:
-        from nmt.search.ensemble_mean import wrong_number
+        from nmt.search.ensemble import wrong_number
 
         raise ConfigError(f"--ensemble-weights: {wrong_number(len(weights), models=models)}")
     if arguments.ensemble_mean is not None and models == 1:

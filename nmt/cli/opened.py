@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from nmt.interop.facts import LongestSource
     from nmt.search import Request, Translation
-    from nmt.search.translation import Details
+    from nmt.search.values import Details
 
 
 class Translating(Protocol):

@@ -12,13 +12,10 @@ from nmt.cli.opened import Opened
 from nmt.cli.option_names import option_of
 from nmt.errors import ConfigError
 from nmt.interop.facts import LongestSource
-from nmt.library.light import EngineFiles, Line
-from nmt.library.light_options import refused_wish
+from nmt.library.light import EngineFiles, Line, refused_wish
 from nmt.light.translator import NOT_TOLD
 from nmt.search import Request, ScoredText, Translation
-from nmt.search.notes import AT_LIMIT, NOT_FINITE, SEVERAL, SPLIT
-from nmt.search.request import as_request
-from nmt.search.translation import Details
+from nmt.search.values import AT_LIMIT, NOT_FINITE, SEVERAL, SPLIT, Details, as_request
 
 _WISHES = {"prefix": "prefix", "required": "require", "forbidden": "forbid"}
 """Wishes of a request, and their names in input lines."""

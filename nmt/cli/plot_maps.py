@@ -15,7 +15,7 @@ from nmt.errors import ConfigError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from nmt.library.inspection import Inspection
+    from nmt.library.values import Inspection
 
     Drawn = tuple[Figure, list[str]]
     """With all its texts."""
@@ -83,7 +83,7 @@ def draw_memory(arguments: argparse.Namespace) -> int:
 def _attention(found: Inspection, arguments: argparse.Namespace) -> Drawn:
     import numpy as np
 
-    from nmt.library.inspection import START
+    from nmt.library.values import START
     from nmt.plotting import attention_map
     from nmt.plotting.parts import is_self, named, of_heads, sharpest
 

@@ -233,7 +233,7 @@ def _translate(models: Sequence[str], lines: Sequence[str], arguments: argparse.
     if not models:
         return made
     from nmt.library.loading import load  # late, so that mistakes in the options do not wait for torch
-    from nmt.search.notes import NOT_FINITE
+    from nmt.search.values import NOT_FINITE
 
     for name in models:
         translator = load(

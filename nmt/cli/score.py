@@ -118,7 +118,7 @@ def score(arguments: argparse.Namespace) -> int:
     from nmt.data.text import FilePair, Undecodable, count_pairs, read_pairs
     from nmt.interop.ensemble import load_models
     from nmt.search import score_pairs
-    from nmt.search.ensemble_mean import ensemble_mean
+    from nmt.search.ensemble import ensemble_mean
 
     named = named_models(arguments)
     if not named:

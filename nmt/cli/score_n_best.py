@@ -132,7 +132,7 @@ def _log_probs(
         lines = score_lines(networks, tokenizer, (text for _, text in texts), batch_tokens=batch_tokens)
         return (sum(line.log_probs) for line in lines)
     from nmt.search import score_pairs
-    from nmt.search.ensemble_mean import ensemble_mean
+    from nmt.search.ensemble import ensemble_mean
 
     decoding = with_ensemble(models[0].config.decoding, arguments)
     configured = BATCH_TOKENS if decoding.batch_tokens == "auto" else decoding.batch_tokens

@@ -131,8 +131,7 @@ class Command:
         from nmt.interop.ensemble import names_of
         from nmt.registry import SEARCHES
         from nmt.search import Translator
-        from nmt.search.notes import notes_of
-        from nmt.search.translation import Detail
+        from nmt.search.values import Detail, notes_of
         from nmt.synthetic.choice import Made, made
 
         loaded, *others = models

@@ -44,7 +44,7 @@ class Totals:
 
     def add(self, translation: Translation) -> list[str]:
         """Count one line; return its problems, in the words of `--format jsonl`."""
-        from nmt.search.notes import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SEVERAL, SPLIT, notes_of
+        from nmt.search.values import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SEVERAL, SPLIT, notes_of
 
         self.lines += 1
         self.empty += translation.source_tokens == 0

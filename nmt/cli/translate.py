@@ -20,7 +20,7 @@ from nmt.system import keep_more_kernels
 if TYPE_CHECKING:
     from nmt.cli.opened import Opened, OpenModels
     from nmt.search import Request, Translation
-    from nmt.search.translation import Details
+    from nmt.search.values import Details
     from nmt.training.distributed import World
 
 DESCRIPTION = """Translate text line by line, by default from standard input to standard output. The output keeps the

@@ -16,7 +16,7 @@ from nmt.light.output import STDOUT, is_one_file
 
 if TYPE_CHECKING:
     from nmt.search import Translation
-    from nmt.search.translation import Details
+    from nmt.search.values import Details
 
 
 class Writer:

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nmt.library.inspection import Inspection
-from nmt.library.request import Request
-from nmt.library.results import PairScore, Result
+from nmt.library.values import Inspection, PairScore, Request, Result
 from nmt.light.binding import Stop
 
 if TYPE_CHECKING:

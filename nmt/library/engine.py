@@ -3,38 +3,183 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import TracebackType
+from typing import Any, Final
 
 import torch
+from torch import Tensor
 
 from nmt.config.changed import changed_decoding
 from nmt.config.schema import DecodingConfig
+from nmt.data import EOS, Tokenizer
 from nmt.data.sentences import lines_of_all
-from nmt.errors import ConfigError, NmtError
+from nmt.data.text import on_one_line
+from nmt.errors import ConfigError, DataError, NmtError
 from nmt.interop.device import choose_device
 from nmt.interop.ensemble import load_models
 from nmt.kernel_check import Purpose, use_verified_kernels
 from nmt.library.computing import Facts
-from nmt.library.inspecting import array, inspected
-from nmt.library.inspection import Inspection
-from nmt.library.options import OWN, chosen_details
-from nmt.library.request import WISHES, Request
-from nmt.library.results import Hypothesis, PairScore, Result
-from nmt.library.turns import Turns
+from nmt.library.values import (
+    OWN,
+    START,
+    WISHES,
+    Hypothesis,
+    Inspection,
+    PairScore,
+    Request,
+    Result,
+    UnitTrace,
+    chosen_details,
+)
 from nmt.light.binding import Stop
 from nmt.light.options import as_keys
+from nmt.models.base import Seq2Seq
+from nmt.models.record import UnitRecord
 from nmt.ops import native
 from nmt.ops.dispatch import Selection, own_selection, selection
 from nmt.search import Translation, Translator, score_pairs
-from nmt.search.ensemble_mean import ensemble_mean
-from nmt.search.notes import notes_of
+from nmt.search.ensemble import EnsembleMean, ensemble_mean
 from nmt.search.prepared import PreparedModels, prepare_models
-from nmt.search.request import Request as Asked
-from nmt.search.translation import ScoredText
+from nmt.search.reading import inspect_pair, tokens_of
+from nmt.search.values import Request as Asked
+from nmt.search.values import ScoredText, notes_of
+
+
+class Turns:
+    """Like `threading.Lock` in a `with` statement, but in the order of arrival."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._is_taken = False
+        self._waiting: deque[threading.Lock] = deque()
+        """One lock for each waiting thread, locked until its turn comes."""
+
+    def __enter__(self) -> None:
+        with self._guard:
+            if not self._is_taken:
+                self._is_taken = True
+                return
+            mine = threading.Lock()
+            mine.acquire()
+            self._waiting.append(mine)
+        try:
+            mine.acquire()
+        except BaseException:  # Ctrl-C
+            self._leave(mine)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._hand_over()
+
+    def pass_on(self) -> None:
+        """Within the `with` block: let each waiting thread go first, once."""
+        if self._waiting:
+            self._hand_over()
+            self.__enter__()
+
+    def _hand_over(self) -> None:
+        with self._guard:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._is_taken = False
+
+    def _leave(self, mine: threading.Lock) -> None:
+        """Stop waiting; if the turn has just come, pass it on."""
+        with self._guard:
+            if mine in self._waiting:
+                self._waiting.remove(mine)
+                return
+        self._hand_over()
+
+
+LONGEST: Final = 1000
+"""Largest number of tokens of a sentence: memory and time grow with its square."""
+
+
+def inspected(
+    models: Sequence[Seq2Seq],
+    tokenizer: Tokenizer,
+    translator: Translator,
+    *,
+    source: str,
+    target: str | None,
+    mean: EnsembleMean,
+) -> Inspection:
+    """The inner values of `models` for `source` (one line) and `target` (default: the translation by `translator`).
+
+    Raises DataError for a source without tokens, for sentences of more than LONGEST tokens, and if no translation has a
+    finite probability.
+    """
+    ids = _encoded("source", tokenizer.encode_source([source])[0])
+    if len(ids) == 1:
+        raise DataError("source: is empty; give a sentence")
+    if target is None:
+        own = _best(translator, ids)
+        target = on_one_line(tokenizer.decode_target(own))
+    else:
+        own = _encoded("target", tokenizer.encode_target([target])[0])
+    found = inspect_pair(models, ids, own, mean=mean)
+    source_tokens, target_tokens = tuple(tokenizer.source_tokens(ids)), tuple(tokenizer.target_tokens(own))
+    read = {"encoder": source_tokens, "decoder": (START, *target_tokens[:-1])}
+    return Inspection(
+        source,
+        target,
+        source_tokens,
+        target_tokens,
+        array(found.log_probs),
+        array(found.entropies),
+        {name: array(weights) for name, weights in found.attention.items()},
+        {name: _trace(unit, read.get(_side(name), ())) for name, unit in found.units.items()},
+    )
+
+
+def _encoded(name: str, ids: Sequence[int]) -> list[int]:
+    if len(ids) > LONGEST:
+        raise DataError(f"{name}: has {len(ids):,} tokens; at most {LONGEST:,} are allowed")
+    return [*ids, EOS]
+
+
+def _best(translator: Translator, ids: Sequence[int]) -> list[int]:
+    """The ids of the best translation, with the end symbol if it was reached."""
+    (found,) = translator.search([ids])
+    usable = (one for one in found if one.is_finite and math.isfinite(one.score))
+    best = next(usable, None)
+    if best is None:
+        raise DataError("source: no translation of it has a finite probability; give a target")
+    return tokens_of(best)
+
+
+def _side(name: str) -> str:
+    """Encoder or decoder, from the name of a part, which in an ensemble begins with a number."""
+    return next(word for word in name.split(".") if not word.isdecimal())
+
+
+def _trace(found: UnitRecord, tokens: tuple[str, ...]) -> UnitTrace:
+    states = [array(part) for part in found.states]
+    return UnitTrace(
+        found.unit,
+        found.reverse,
+        tokens if len(tokens) == len(states[0]) else (),
+        states[0],
+        {name: array(gate) for name, gate in found.gates.items()},
+        None if found.memory is None else array(found.memory),
+        states[1] if len(states) > 1 else None,
+    )
+
+
+def array(tensor: Tensor) -> Any:
+    """The tensor as a NumPy array in fp32."""
+    return tensor.float().cpu().numpy()
+
 
 SCORING_TOKENS = 4096
 """Value of decoding.batch_tokens: auto for scoring, where the logits of all target tokens are in memory at once."""

@@ -9,18 +9,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.errors import ConfigError, DataError, counted, refused
-from nmt.library.environment import before_torch
-from nmt.library.loading import load
-from nmt.library.paths import path_of
-from nmt.library.results import Result
+from nmt.library.loading import before_torch, load, path_of
 from nmt.library.translator import Translator
+from nmt.library.values import Result
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nmt.evaluation import Score
     from nmt.evaluation.report import Result as Measured
-    from nmt.library.options import Options
+    from nmt.library.values import Options
 
 Text = str | os.PathLike[str] | Sequence[str]
 """The name of a file, or the sentences themselves."""

@@ -2,16 +2,93 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-from nmt.errors import ConfigError, refused
+from nmt.errors import ConfigError, refused, shown
 from nmt.interop.engine.opened import are_engine_files
-from nmt.library.environment import prepare_search, warn_once
-from nmt.library.paths import path_of, several
 from nmt.library.translator import Translator
+from nmt.system import (
+    CACHES,
+    SEARCH_CACHE,
+    available_cores,
+    expanded,
+    is_prepared,
+    keep_more_kernels,
+    prepare_environment,
+    usable_cores,
+)
+
+
+def several(value: Any) -> list[object]:
+    """One path, or a list of paths, as a list."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def path_of(value: object, name: str) -> str:
+    """A path as text, with the home directory in place of `~`; `name` is the argument's."""
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name} must be a path or a list of paths, not {type(value).__name__} {shown(value)}")
+    try:
+        return expanded(os.fsdecode(value))
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+SPINNING = (
+    "torch was imported before nmt.load, so its threads spin while they wait: on an idle machine a sentence takes 33 "
+    "instead of 57 ms, beside a busy process at least 2.6 times as long (docs/benchmarks/latency.md). Call nmt.load "
+    "first, or set GOMP_SPINCOUNT=1000 OMP_WAIT_POLICY=PASSIVE for the program"
+)
+
+_log = logging.getLogger(__name__)
+
+
+def before_torch() -> None:
+    """Set environment variables and import torch; if torch is already imported, change nothing."""
+    if "torch" in sys.modules:
+        return
+    prepare_environment()
+    keep_more_kernels()
+    from nmt.training.allocator import keep_large_blocks
+
+    keep_large_blocks()
+
+
+def prepare_search(device: str) -> None:
+    """The settings for a model on `device`; if torch was imported without them, those that it still takes.
+
+    These are the sizes of the kernel caches, the allocator, and the threads where a container limits CPU time. How
+    threads wait is read once, at the import; a line says so, once.
+    """
+    before_torch()
+    if is_prepared():
+        return
+    import torch
+
+    from nmt.training.allocator import keep_large_blocks
+
+    if device.startswith("cuda") or (device == "auto" and torch.cuda.is_available()):
+        return
+    for name in CACHES:
+        os.environ.setdefault(name, SEARCH_CACHE)
+    keep_large_blocks()
+    cores = usable_cores()
+    if "OMP_NUM_THREADS" not in os.environ and cores < min(available_cores(), torch.get_num_threads()):
+        torch.set_num_threads(cores)
+    warn_once(SPINNING)
+
+
+@functools.cache
+def warn_once(message: str) -> None:
+    """Log a warning, once in this process."""
+    _log.warning("%s", message)
+
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 PRECISIONS = ("auto", "fp32", "bf16", "int8")

@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from nmt.errors import ConfigError, refused
-from nmt.library.environment import before_torch
-from nmt.library.loading import load
-from nmt.library.paths import path_of, several
+from nmt.library.loading import before_torch, load, path_of, several
 from nmt.library.translator import Translator
 from nmt.light.options import OPTIONS, as_keys
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from nmt.library.options import Options
+    from nmt.library.values import Options
     from nmt.synthetic.choice import Made
     from nmt.synthetic.record import Progress, Work
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import ConfigError, refused, shown
-from nmt.library.environment import before_torch
-from nmt.library.paths import path_of, several
+from nmt.library.loading import before_torch, path_of, several
 from nmt.limits import MOST_MINUTES
 from nmt.system import CpuClock
 

@@ -10,16 +10,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from nmt.errors import ConfigError, DataError, printable, shown
-from nmt.library.request import WISHES, Request
-from nmt.library.results import PairScore, Result
+from nmt.library.values import WISHES, PairScore, Request, Result
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nmt.config import Config
     from nmt.library.computing import Computing
-    from nmt.library.inspection import Inspection
-    from nmt.library.options import Options
+    from nmt.library.values import Inspection, Options
     from nmt.light.binding import Stop
 
 WINDOW = 2000
@@ -103,7 +101,7 @@ class Translator:
         """Translate a sentence, or a list of sentences, which is faster than one by one.
 
         A string is one sentence: line ends in it count as spaces. An empty string has an empty translation. `options`
-        are those of `nmt.library.options.Options`; the wishes of a `Request` replace the wishes among them. Another
+        are those of `nmt.library.values.Options`; the wishes of a `Request` replace the wishes among them. Another
         thread, such as a timer, ends the call before the next step of the search by `stop.set()`.
 
         Raises:

@@ -2,7 +2,7 @@
 
 A door is a way in which a model is used; what a door has is read from this table, and so is what it refuses by name.
 The package imports nothing of nmt and little of Python, so that every door can import this file. Tests compare the
-table with `nmt.config.schema.DecodingConfig`, `nmt.library.options.Options` and `nmt_options` of nmt_engine.h, which
+table with `nmt.config.schema.DecodingConfig`, `nmt.library.values.Options` and `nmt_options` of nmt_engine.h, which
 name the options for type checkers and compilers.
 """
 

@@ -14,15 +14,13 @@ if TYPE_CHECKING:
     from nmt.search.beam import beam_search
     from nmt.search.diverse import diverse_beam_search
     from nmt.search.greedy import greedy_search
-    from nmt.search.hypothesis import Hypothesis
     from nmt.search.mbr import MbrSearch
     from nmt.search.noisy import NoisyBeamSearch
-    from nmt.search.request import Request
+    from nmt.search.reading import PairScore, score_pairs
     from nmt.search.ruled import RuledModel
     from nmt.search.sample import SampleSearch, sample_search
-    from nmt.search.scorer import PairScore, score_pairs
-    from nmt.search.translation import ScoredText, Translation
     from nmt.search.translator import Translator
+    from nmt.search.values import Hypothesis, Request, ScoredText, Translation
 else:
     __getattr__ = members(
         __name__,
@@ -31,15 +29,13 @@ else:
             "beam": ("beam_search",),
             "diverse": ("diverse_beam_search",),
             "greedy": ("greedy_search",),
-            "hypothesis": ("Hypothesis",),
             "mbr": ("MbrSearch",),
             "noisy": ("NoisyBeamSearch",),
-            "request": ("Request",),
+            "reading": ("PairScore", "score_pairs"),
             "ruled": ("RuledModel",),
             "sample": ("SampleSearch", "sample_search"),
-            "scorer": ("PairScore", "score_pairs"),
-            "translation": ("ScoredText", "Translation"),
             "translator": ("Translator",),
+            "values": ("Hypothesis", "Request", "ScoredText", "Translation"),
         },
     )
 

@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
+import torch
 from torch import Tensor
 
 from nmt.config.options import component_options
 from nmt.errors import SettingError
+from nmt.ops.sizes import next_size
 from nmt.registry import SEARCHES
-from nmt.search.hypothesis import Hypothesis
 from nmt.search.ruled import RuledModel
+from nmt.search.values import Hypothesis
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
@@ -128,3 +130,17 @@ def build_search(decoding: DecodingConfig) -> Search:
     options = component_options(member, decoding.search_options, key="decoding.search_options")
     search: Search = member(options=options)
     return search
+
+
+def rows_to_keep(active: Tensor) -> Tensor | None:
+    """The sentences of a batch to keep, ascending, from `active` [B]; None to keep the batch unchanged.
+
+    The batch shrinks to the sizes 1 to 8, 10, 12, 14, 16, 20, 24, 28, 32, 40 and so on, filled up with finished
+    sentences: cutting copies all states and memories, and at each new number of rows the matrix library prepares each
+    of its products anew, which can take longer than the product.
+    """
+    left = int(active.sum())
+    size = next_size(left, an_octave=4)
+    if size >= len(active):
+        return None
+    return torch.sort(active.to(torch.uint8), descending=True, stable=True).indices[:size].sort().values

@@ -19,15 +19,11 @@ from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError, refused
 from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.registry import SEARCHES
-from nmt.search.base import Search
-from nmt.search.compaction import rows_to_keep
-from nmt.search.constrained import constrained_beam_search
+from nmt.search.base import Search, rows_to_keep
 from nmt.search.coverage import CoveringModel
-from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
-from nmt.search.noise import Temperature
-from nmt.search.protocol import SearchModel, SearchState
-from nmt.search.required import Required
-from nmt.search.ruled import RuledModel
+from nmt.search.required import Required, constrained_beam_search
+from nmt.search.ruled import RuledModel, SearchModel, SearchState, Temperature
+from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 
 S = TypeVar("S", bound=SearchState)
 Stopping = Literal["sentence", "batch"]

@@ -1,26 +1,247 @@
-"""From what is asked for a line to what the search keeps to: tokens of the prefix, forbidden phrases, other lists."""
+"""From what is asked for a line to what the search keeps to: tokens of the prefix, the word that it ends within, and
+phrases that must not occur.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer
-from nmt.data.matching import is_in_text, spellings
+from nmt.data.matching import is_boundary, is_in_text, spellings
 from nmt.data.text import on_one_line
 from nmt.registry import SEARCHES
 from nmt.search.base import searches_that_accept
-from nmt.search.forbidden import ForbiddenPhrases, Phrases
-from nmt.search.request import Request
-from nmt.search.required import Required, RequiredDespiteRepeats, joining
-from nmt.search.ruled import Rule
-from nmt.search.rules import ForcedPrefix, MinimumLength, NewWordAfterPrefix, NoRepeatedNgrams
-from nmt.search.started_word import SpelledWords, Spellings, StartedWord
+from nmt.search.required import Required, RequiredDespiteRepeats, beginning, joining, last_character
+from nmt.search.ruled import ForcedPrefix, MinimumLength, NewWordAfterPrefix, NoRepeatedNgrams, Rule, Step
+from nmt.search.values import Request
+
+_SPACES = re.compile(rb" +")
+
+
+class Phrases:
+    """The tokens that complete a phrase, for any number of phrases.
+
+    A phrase is looked for as it is written, as the tokenizer writes it, with its letters composed and decomposed, and
+    with its first letter in the other case; by characters, as a word or a sequence of words. A token that completes it
+    is excluded even if the next one could make the last word longer: otherwise the search would have to continue with a
+    word that it did not mean.
+    """
+
+    def __init__(self, pieces: Sequence[bytes], tokenizer: Tokenizer) -> None:
+        """`pieces`: what each target id adds to a text, in UTF-8."""
+        self._tokenizer = tokenizer
+        self.pieces = [_SPACES.sub(b" ", piece) for piece in pieces]
+        self._sorted = sorted((piece, i) for i, piece in enumerate(self.pieces) if piece.strip())
+        # After a space, or at the beginning of a text, another one adds nothing.
+        self._stripped = sorted((piece.lstrip(), i) for i, piece in enumerate(self.pieces) if piece.strip())
+        self._inside: dict[bytes, list[int]] = {}
+        self._known: dict[str, list[bytes]] = {}
+
+    def excluded(self, text: bytes, phrases: Iterable[str]) -> set[int]:
+        """The ids that must not follow `text`, the pieces so far without repeated spaces."""
+        found: set[int] = set()
+        for phrase in phrases:
+            for pattern in self._patterns(phrase):
+                found.update(self._occurring_inside(pattern))
+                for length in _begun(text, pattern):
+                    found.update(self._completing(pattern, length, after_space=not text or text.endswith(b" ")))
+        return found
+
+    def first_in(self, text: str, phrases: Iterable[str]) -> str | None:
+        """The first of the phrases that `text` contains."""
+        return next((one for one in phrases if any(is_in_text(p.decode(), text) for p in self._patterns(one))), None)
+
+    def _patterns(self, phrase: str) -> list[bytes]:
+        """The spellings that are looked for."""
+        if phrase not in self._known:
+            texts = spellings(phrase)
+            encoded = self._tokenizer.encode_target(texts)
+            texts += [self._tokenizer.decode_target(ids) for ids in encoded if UNK not in ids]
+            words = [" ".join(text.split()) for text in texts]
+            cased = [text for word in words if word for text in (word, _other_case(word))]
+            self._known[phrase] = [text.encode() for text in dict.fromkeys(cased)]
+        return self._known[phrase]
+
+    def _completing(self, pattern: bytes, length: int, *, after_space: bool) -> Iterator[int]:
+        """Ids of the pieces that begin with the rest of a phrase, and end its last word or end with it."""
+        pieces = self._stripped if after_space else self._sorted
+        rest, last = pattern[length:], last_character(pattern)
+        for piece, i in pieces[bisect_left(pieces, (rest, -1)) :]:
+            if not piece.startswith(rest):
+                return
+            if is_boundary(last, beginning(piece[len(rest) :])):
+                yield i
+
+    def _occurring_inside(self, pattern: bytes) -> list[int]:
+        """Ids of the pieces that contain the phrase, not at their beginning."""
+        if pattern not in self._inside:
+            self._inside[pattern] = [
+                i
+                for piece, i in self._sorted
+                if pattern in piece and any(place for place in _occurrences(piece, pattern))
+            ]
+        return self._inside[pattern]
+
+
+class ForbiddenPhrases:
+    """The rule that keeps the phrases of each sentence out of its translation."""
+
+    def __init__(self, phrases: Phrases, wanted: Sequence[Sequence[str]], *, words: Sequence[int] | None) -> None:
+        """
+        Args:
+            phrases: the facts about the vocabulary.
+            wanted: the forbidden phrases of each sentence of the batch.
+            words: ids of the words from which the search chooses; None for all.
+        """
+        self._phrases, self._wanted = phrases, wanted
+        self._ids = words
+        self._places = None if words is None else {token: place for place, token in enumerate(words)}
+
+    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
+        rows, places = [], []
+        for row, (line, history) in enumerate(zip(step.lines.tolist(), step.history.tolist(), strict=True)):
+            if self._wanted[line]:
+                excluded = self._excluded(history, self._wanted[line])
+                rows += [row] * len(excluded)
+                places += excluded
+        if rows:
+            device = log_probs.device
+            log_probs[torch.tensor(rows, device=device), torch.tensor(places, device=device)] = -math.inf
+
+    def _excluded(self, history: Sequence[int], wanted: Sequence[str]) -> list[int]:
+        ids = history if self._ids is None else [self._ids[place] for place in history]
+        text = _SPACES.sub(b" ", b"".join(self._phrases.pieces[i] for i in ids)).lstrip()
+        found = self._phrases.excluded(text, wanted)
+        return list(found) if self._places is None else [self._places[i] for i in found if i in self._places]
+
+
+def _begun(text: bytes, pattern: bytes) -> Iterator[int]:
+    """The numbers of bytes of a phrase with which `text` may already end, as a whole word; including 0 if one can
+    begin."""
+    for length in range(min(len(pattern), len(text) + 1)):
+        start = len(text) - length
+        if text.startswith(pattern[:length], start):
+            first = beginning(pattern)
+            if is_boundary(last_character(text[:start]), first):
+                yield length
+
+
+def _occurrences(text: bytes, pattern: bytes) -> Iterator[int]:
+    """The positions of a phrase in `text` as whole words; it may end at the end of the text."""
+    place = text.find(pattern)
+    while place >= 0:
+        before, after = text[:place], text[place + len(pattern) :]
+        starts = is_boundary(last_character(before), beginning(pattern))
+        if starts and is_boundary(last_character(pattern), beginning(after)):
+            yield place
+        place = text.find(pattern, place + 1)
+
+
+def _other_case(text: str) -> str:
+    first = text[0]
+    return (first.lower() if first != first.lower() else first.upper()) + text[1:]
+
+
+class StartedWord(NamedTuple):
+    """The end of a prefix, as text."""
+
+    after: int
+    """Tokens of the prefix before it."""
+    text: bytes
+    """What the next tokens must spell before anything else."""
+
+
+class Spellings:
+    """Which tokens spell the beginning of a text, or more than all of it."""
+
+    def __init__(self, pieces: Sequence[bytes], *, without: Container[int] = ()) -> None:
+        """`pieces`: what each target id adds to a text, in UTF-8; ids in `without` spell nothing."""
+        self.pieces = pieces
+        self._sorted = sorted((piece, i) for i, piece in enumerate(pieces) if piece and i not in without)
+        self._of: dict[bytes, list[int]] = defaultdict(list)
+        for piece, i in self._sorted:
+            self._of[piece].append(i)
+
+    def within(self, text: bytes) -> Iterator[tuple[int, int]]:
+        """Ids of the pieces that `text` begins with, and their lengths."""
+        for length in range(1, len(text) + 1):
+            yield from ((i, length) for i in self._of.get(text[:length], ()))
+
+    def beyond(self, text: bytes) -> Iterator[int]:
+        """Ids of the pieces that begin with `text` and are longer."""
+        for piece, i in self._sorted[bisect_left(self._sorted, (text, len(self.pieces))) :]:
+            if not piece.startswith(text):
+                return
+            yield i
+
+
+class SpelledWords:
+    """The rule that makes each sentence finish its started word.
+
+    Tokens within the word have the model's probability whatever other rules exclude; for tokens that run beyond its
+    end, the other rules apply.
+    """
+
+    def __init__(
+        self, spellings: Spellings, words: Sequence[StartedWord | None], *, places: dict[int, int] | None
+    ) -> None:
+        """
+        Args:
+            spellings: of the vocabulary.
+            words: the started word of each sentence of the batch; None for none.
+            places: of the ids of the words that the search chooses among; None for all, where an id is its place.
+        """
+        self._words = words
+        known = {word.text for word in words if word is not None}
+        self._choices = {text: _choices(text, spellings, places) for text in known}
+        ids = range(len(spellings.pieces)) if places is None else places
+        self._lengths = [len(spellings.pieces[i]) for i in ids]  # in the order of the places
+
+    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
+        t = step.history.shape[1]
+        for row, line in enumerate(step.lines.tolist()):
+            word = self._words[line]
+            if word is None or not word.after <= t < word.after + len(word.text):
+                continue
+            spelled = sum(self._lengths[place] for place in step.history[row, word.after :].tolist())
+            if spelled < len(word.text):
+                within, beyond = (
+                    torch.tensor(places, dtype=torch.int64, device=log_probs.device)
+                    for places in self._choices[word.text].get(spelled, ((), ()))
+                )
+                kept = log_probs[row, beyond]
+                log_probs[row] = -math.inf
+                log_probs[row, within] = original[row, within]
+                log_probs[row, beyond] = kept
+
+
+def _choices(
+    text: bytes, spellings: Spellings, places: dict[int, int] | None
+) -> dict[int, tuple[list[int], list[int]]]:
+    """By the bytes spelled so far, the places of the tokens that continue within a text and beyond its end.
+
+    Only tokens after which the rest can be spelled, too.
+    """
+    found: dict[int, tuple[list[int], list[int]]] = {}
+    for spelled in reversed(range(len(text))):
+        rest = text[spelled:]
+        within = [i for i, length in spellings.within(rest) if spelled + length in {*found, len(text)}]
+        beyond = list(spellings.beyond(rest))
+        if places is not None:
+            within, beyond = ([places[i] for i in ids if i in places] for ids in (within, beyond))
+        if within:
+            found[spelled] = within, beyond
+    return found
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from nmt.data.vocabulary import PAD
 from nmt.errors import SettingError
 from nmt.models.base import Seq2Seq
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
-from nmt.search.protocol import AttendingModel, SearchState
+from nmt.search.ruled import AttendingModel, SearchState
 
 S = TypeVar("S", bound=SearchState)
 

@@ -16,7 +16,7 @@ from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
 from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.registry import SEARCHES
-from nmt.search.base import Search
+from nmt.search.base import Search, rows_to_keep
 from nmt.search.beam import (
     Beam,
     advance,
@@ -28,11 +28,9 @@ from nmt.search.beam import (
     last_tokens,
     rows_of,
 )
-from nmt.search.compaction import rows_to_keep
 from nmt.search.coverage import CoveringModel
-from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, penalty_of
-from nmt.search.protocol import SearchModel, SearchState
-from nmt.search.ruled import RuledModel
+from nmt.search.ruled import RuledModel, SearchModel, SearchState
+from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, penalty_of
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig

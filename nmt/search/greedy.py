@@ -13,11 +13,9 @@ from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
 from nmt.ops.matrices.best_words import Choice
 from nmt.registry import SEARCHES
-from nmt.search.base import Search
-from nmt.search.compaction import rows_to_keep
-from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
-from nmt.search.protocol import SearchModel, SearchState
-from nmt.search.ruled import RuledModel
+from nmt.search.base import Search, rows_to_keep
+from nmt.search.ruled import RuledModel, SearchModel, SearchState
+from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig

@@ -1,22 +1,45 @@
-"""Source lines with kept parts: the model's input in their place, and their positions."""
+"""Source lines with kept parts: placeholders and terms of a glossary, and what the model reads in their place."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 from nmt.config.schema import DecodingConfig
-from nmt.data import UNK, Tokenizer
-from nmt.data.matching import Matcher
+from nmt.data import Tokenizer
+from nmt.data.matching import Matcher, canonical
 from nmt.data.spans import Span
-from nmt.errors import DataError
-from nmt.search.glossary import load_glossary
+from nmt.data.text import read_lines
+from nmt.errors import DataError, shown
 from nmt.search.placeholders import Found, Kind, find_placeholders
-from nmt.search.request import Request
-from nmt.search.splitting import Part
+from nmt.search.values import Request
+
+
+def load_glossary(path: str | Path, *, reads: Callable[[str], str] = str) -> Matcher[str]:
+    """Read a file of lines `source TAB target`; blank lines and those that begin with # are left out.
+
+    `reads`: how the model's tokenizer normalises a text. Raises DataError naming file and line for any other line, and
+    for a term with two translations.
+    """
+    terms: dict[str, str] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        where = f"{path}, line {number}"
+        columns = [" ".join(column.split()) for column in line.split("\t")]
+        if len(columns) != 2 or not all(columns):
+            raise DataError(f"{where}: {shown(line)} is not a term, a tab and its translation")
+        term, target = canonical(columns[0]), columns[1]
+        if terms.setdefault(term, target) != target:
+            raise DataError(f"{where}: {shown(term)} has two translations, {shown(terms[term])} and {shown(target)}")
+    if not terms:
+        raise DataError(f"{path}: the glossary is empty; lines of a term, a tab and its translation are expected")
+    return Matcher(terms, reads=reads)
+
 
 _PRIVATE = range(0xE000, 0xF8FF)
 """Characters without a meaning; each represents one kept part until the text is converted to ids."""
@@ -210,27 +233,3 @@ def _partners(items: Sequence[_Item]) -> dict[int, int]:
                 partners.update({opening: place, place: opening})
                 break
     return partners
-
-
-def seen(kept: KeptLine, part: Part, tokenizer: Tokenizer) -> tuple[list[int], list[Span]]:
-    """The ids of a part of `kept.text` with the unknown symbol for each placeholder, and their positions in the text.
-
-    The model has no expectation about the unknown symbol, and the attention shows its translation.
-    """
-    stand_ins = kept.stand_ins
-    ids: list[int] = []
-    spans: list[Span] = []
-    last = -1
-    for token, (begin, end) in zip(part.ids, part.spans(tokenizer), strict=True):
-        inside = next((place for place in range(begin, max(end, begin + 1)) if place in stand_ins), None)
-        if inside is None:
-            ids.append(token)
-            spans.append((begin, end))
-        elif inside != last:
-            # A token of nothing but the space before it is a part of it.
-            if spans and kept.text[slice(*spans[-1])].isspace():
-                del ids[-1], spans[-1]
-            ids.append(UNK)
-            spans.append((inside, inside + 1))
-            last = inside
-    return ids, spans

@@ -1,21 +1,25 @@
-"""Found translations read again by the model: the probability of each token, and what it attended to.
+"""Given translations read by models: those found, for probabilities and attention; pairs, for inner values or scores.
 
 B sentences of S tokens, K hypotheses each, T tokens; V words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from nmt.data import EOS, PAD, pad
+from nmt.data import EOS, PAD, UNK, Tokenizer, batch_lines, pad, restore_order
+from nmt.data.text import is_empty
+from nmt.data.windows import windows
 from nmt.models.base import Seq2Seq
-from nmt.models.record import attention_names
+from nmt.models.record import UnitRecord, attention_names, record
 from nmt.ops.matrices.top import log_probabilities
-from nmt.search.hypothesis import Hypothesis
+from nmt.search.ensemble import EQUAL, EnsembleMean, RunningMean, mean_nll
+from nmt.search.values import WINDOW, Hypothesis
 
 
 class Reading(NamedTuple):
@@ -153,3 +157,112 @@ def _forced_heads(model: Seq2Seq, source: Tensor, target: Tensor, *, count: int)
 def entropies_of(log_probs: Tensor) -> Tensor:
     """The entropies [...] of distributions of which these are the logarithms [..., V], in nats."""
     return torch.special.entr(log_probs.exp()).sum(-1)
+
+
+class Inspected(NamedTuple):
+    """S source and T target tokens, end symbols counted."""
+
+    log_probs: Tensor
+    """[T], of each target token given those before it"""
+    entropies: Tensor
+    """[T], of the distributions that these are from, in nats"""
+    attention: dict[str, Tensor]
+    """[heads, T, S]: see `nmt.models.record.Record`; of an ensemble each name begins with the number of the model"""
+    units: dict[str, UnitRecord]
+    """Likewise."""
+
+
+@torch.inference_mode()
+def inspect_pair(
+    models: Sequence[Seq2Seq], source: Sequence[int], target: Sequence[int], *, mean: EnsembleMean = EQUAL
+) -> Inspected:
+    """Read one sentence pair in ids, end symbols included, by models in evaluation mode, in the type of their weights.
+
+    Probabilities of several models are averaged by `mean`; the names of their parts then begin with `0.`, `1.`, ..., in
+    the order of the models.
+    """
+    device = next(models[0].parameters()).device
+    ids = [torch.tensor(side, dtype=torch.long, device=device) for side in (source, target)]
+    total, attention, units = RunningMean(mean), dict[str, Tensor](), dict[str, UnitRecord]()
+    for number, model in enumerate(models):
+        found, prefix = record(model, *ids), f"{number}." if len(models) > 1 else ""
+        total.add(log_probabilities(found.logits))
+        attention |= {prefix + name: weights for name, weights in found.attention.items()}
+        units |= {prefix + name: unit for name, unit in found.units.items()}
+    log_probs = total.result()  # [T, V]
+    own = log_probs.gather(1, ids[1].unsqueeze(1)).squeeze(1)
+    return Inspected(own, entropies_of(log_probs), attention, units)
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """A model's score of one sentence pair."""
+
+    mean_nll: float
+    """Mean negative log-probability of the target tokens in nats, the end symbol counted."""
+    tokens: int
+    """Target tokens, the end symbol counted."""
+    unknown: int
+    """Target tokens that are not in the vocabulary; they are scored as unknown words."""
+    source_tokens: int
+    """Source tokens, the end symbol not counted."""
+    has_empty_side: bool
+    """An empty side is the end symbol alone; the model has an opinion on it as on anything else."""
+
+
+def score_pairs(
+    model: Seq2Seq,
+    tokenizer: Tokenizer,
+    pairs: Iterable[tuple[str, str]],
+    *,
+    batch_tokens: int,
+    others: Sequence[Seq2Seq] = (),
+    mean: EnsembleMean = EQUAL,
+    window: int = WINDOW,
+    before_batch: Callable[[], object] | None = None,
+) -> Iterator[PairScore]:
+    """The score of each (source, target) pair, in order; memory does not grow with their number.
+
+    If reading `pairs` raises DataError, the scores of the pairs before it are returned first.
+
+    `model` must be in evaluation mode, and so must the `others`, models with the same vocabularies whose probabilities
+    are averaged with its own by `mean`. A batch has at most `batch_tokens` source or target tokens, padding counted.
+    `before_batch` is called before each batch; an exception ends the work.
+    """
+    for chunk in windows(pairs, size=window, length=lambda pair: len(pair[0]) + len(pair[1])):
+        yield from _score_window(
+            [model, *others], tokenizer, chunk, batch_tokens=batch_tokens, mean=mean, before_batch=before_batch
+        )
+
+
+def _score_window(
+    models: Sequence[Seq2Seq],
+    tokenizer: Tokenizer,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    batch_tokens: int,
+    mean: EnsembleMean,
+    before_batch: Callable[[], object] | None,
+) -> list[PairScore]:
+    sources = [[*ids, EOS] for ids in tokenizer.encode_source([source for source, _ in pairs])]
+    targets = [[*ids, EOS] for ids in tokenizer.encode_target([target for _, target in pairs])]
+    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    batches = batch_lines(lengths, batch_tokens=batch_tokens)
+    device = next(models[0].parameters()).device
+    means = []
+    for batch in batches:
+        if before_batch is not None:
+            before_batch()
+        source, target = pad([sources[i] for i in batch]).to(device), pad([targets[i] for i in batch]).to(device)
+        with torch.inference_mode():
+            means.append(mean_nll(models, source, target, mean=mean).tolist())
+    return [
+        PairScore(
+            nll,
+            tokens=len(target),
+            unknown=target.count(UNK),
+            source_tokens=len(source) - 1,
+            has_empty_side=is_empty(pair[0]) or is_empty(pair[1]),
+        )
+        for nll, source, target, pair in zip(restore_order(batches, means), sources, targets, pairs, strict=True)
+    ]

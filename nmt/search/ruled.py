@@ -1,24 +1,72 @@
-"""A model as a search sees it: its distribution over the next word, adjusted, fused with another, masked by rules.
+"""A model as a search sees it: what it must have, its distribution over the next word, adjusted, fused with another,
+masked by rules; and the rules of all searches.
 
 N rows of hypotheses, sentence-major, of B sentences; V words, t words so far.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from nmt.data.vocabulary import EOS
 from nmt.models.language_model import States
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
 from nmt.ops.matrices.top import log_probabilities
 from nmt.search.fusion import Fusion, taken
-from nmt.search.protocol import SearchModel, SearchState
 
-S = TypeVar("S", bound=SearchState)
+if TYPE_CHECKING:
+    from nmt.config.schema import DecodingConfig
+
+S = TypeVar("S", bound="SearchState")
+
+
+class SearchState(Protocol):
+    """What a model carries from step to step: rows of recurrent states, sentence-major, and B memories."""
+
+    def expand(self: S, k: int, /) -> S:
+        """Repeat the rows of each sentence k times."""
+
+    def reorder(self: S, rows: Tensor, /) -> S:
+        """Row i continues the former row rows[i]; every row stays with its sentence."""
+
+    def keep(self: S, sentences: Tensor, /) -> S:
+        """Drop all sentences but these."""
+
+
+class AttendingModel(Protocol[S]):
+    """A model that also returns its attention; `Seq2Seq.tells_attention` tells whether it can."""
+
+    def start(self, source: Tensor) -> S:
+        """See `SearchModel`."""
+
+    def attending_step(self, tokens: Tensor | None, state: S) -> tuple[Tensor, Tensor, S]:
+        """Logits [N, V] after feeding `tokens` [N], or None for the zero vector, the attention [N, S], and the state.
+
+        The attention is the one used to predict the next token: the mean over attentions and heads and, for an
+        ensemble, over its members. It adds up to 1 over the S source positions.
+        """
+
+
+class SearchModel(Protocol[S]):
+    """A conditional distribution over the next token."""
+
+    def start(self, source: Tensor) -> S:
+        """State before the first token of `source` [B, S], with one row for each sentence."""
+
+    def best(self, tokens: Tensor | None, state: S, choice: Choice) -> tuple[BestWords, S]:
+        """The best words after feeding `tokens` [N]; None feeds the zero vector, as before the first token.
+
+        A model that computes logits [N, V] leaves the rest to `nmt.ops.matrices.best_words.best_words`.
+        """
+
+    def step(self, tokens: Tensor | None, state: S) -> tuple[Tensor, S]:
+        """Logits [N, V] of all words instead, which may be log-probabilities."""
 
 
 class Step(NamedTuple):
@@ -200,3 +248,99 @@ class RuledModel(Generic[S]):
             for apply in self._rules:
                 apply(log_probs, step, original=original)
         return log_probs, state
+
+
+class MinimumLength:
+    """No end symbol before `tokens` words."""
+
+    def __init__(self, tokens: int) -> None:
+        self._tokens = tokens
+
+    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
+        if step.history.shape[1] < self._tokens:
+            log_probs[:, EOS] = -math.inf
+
+
+class NoRepeatedNgrams:
+    """No sequence of n tokens twice in a hypothesis (Paulus et al., ICLR 2018)."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+
+    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
+        history, n = step.history, self._n
+        if history.shape[1] < n:
+            return
+        ngrams = history.unfold(1, n, 1)  # [N, t - n + 1, n]
+        last = history[:, history.shape[1] - n + 1 :].unsqueeze(1)  # [N, 1, n - 1]
+        rows, places = (ngrams[:, :, :-1] == last).all(dim=2).nonzero(as_tuple=True)
+        log_probs[rows, ngrams[rows, places, n - 1]] = -math.inf
+
+
+class Temperature:
+    """Logits divided by T: below 1 the distribution is sharper, above 1 flatter."""
+
+    def __init__(self, temperature: float) -> None:
+        self._temperature = temperature
+
+    def __call__(self, logits: Tensor, step: Step) -> Tensor:
+        return logits.div_(self._temperature)
+
+
+class RepeatPenalty:
+    """The logits of the tokens that a hypothesis has are divided by `penalty`, negative ones multiplied with it.
+
+    Keskar et al. (2019), in the form of CTranslate2 and transformers: each token counts once.
+    """
+
+    def __init__(self, penalty: float) -> None:
+        self._penalty = penalty
+
+    def __call__(self, logits: Tensor, step: Step) -> Tensor:
+        seen = logits.gather(1, step.history)  # [N, t]
+        return logits.scatter_(1, step.history, torch.where(seen < 0, seen * self._penalty, seen / self._penalty))
+
+
+def adjustments_of(decoding: DecodingConfig) -> list[Adjustment]:
+    """Changes of the logits that the section `decoding` asks for, whatever the search."""
+    return [] if decoding.repeat_penalty == 1 else [RepeatPenalty(decoding.repeat_penalty)]
+
+
+class ForcedPrefix:
+    """Each sentence begins with its own words, even if earlier rules exclude them."""
+
+    def __init__(self, prefixes: Sequence[Sequence[int]], *, device: torch.device) -> None:
+        """`prefixes`: of each sentence of the batch its first words, as the search calls them; empty for none."""
+        self._prefixes = torch.full((len(prefixes), max(map(len, prefixes))), -1)
+        for row, words in zip(self._prefixes, prefixes, strict=True):
+            row[: len(words)] = torch.tensor(words, dtype=torch.int64)
+        self._prefixes = self._prefixes.to(device)
+
+    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
+        place = step.history.shape[1]
+        if place >= self._prefixes.shape[1]:
+            return
+        forced = self._prefixes[step.lines, place].unsqueeze(1)  # [N, 1]
+        kept = original.gather(1, forced.clamp(min=0))
+        log_probs.masked_fill_(forced >= 0, -math.inf)
+        log_probs.scatter_(1, forced.clamp(min=0), torch.where(forced >= 0, kept, log_probs[:, :1]))
+
+
+class NewWordAfterPrefix:
+    """What follows a prefix whose last word is complete begins a word, or ends the translation."""
+
+    def __init__(self, lengths: Sequence[int | None], begins_word: Tensor) -> None:
+        """
+        Args:
+            lengths: of the prefix of each sentence, in words of the search; None where anything may follow.
+            begins_word: whether each word may follow [V].
+        """
+        self._lengths = torch.tensor(
+            [-1 if length is None else length for length in lengths], device=begins_word.device
+        )
+        self._excluded = ~begins_word
+
+    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
+        here = self._lengths[step.lines] == step.history.shape[1]  # [N]
+        if bool(here.any()):
+            log_probs.masked_fill_(here.unsqueeze(1) & self._excluded, -math.inf)

@@ -18,12 +18,11 @@ from nmt.errors import counted
 from nmt.light.options import OPTIONS
 from nmt.ops.matrices.top import top
 from nmt.registry import SEARCHES
-from nmt.search.base import Search
+from nmt.search.base import Search, rows_to_keep
 from nmt.search.beam import positive
-from nmt.search.compaction import rows_to_keep
-from nmt.search.hypothesis import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
-from nmt.search.noise import keys_of, mixed, uniform64
+from nmt.search.noisy import keys_of, mixed, uniform64
 from nmt.search.ruled import RuledModel
+from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig

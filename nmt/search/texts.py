@@ -14,15 +14,22 @@ from nmt.data import UNK, Tokenizer
 from nmt.data.spans import Span, word_spans
 from nmt.data.text import on_one_line
 from nmt.errors import SettingError
-from nmt.search.alignment import Alignment, alignment_of, by_words, places_of
 from nmt.search.constraints import ConstraintsMaker
-from nmt.search.hypothesis import Hypothesis
 from nmt.search.placeholders import count_placeholders
-from nmt.search.placing import Piece, Placer, Written, pieces_of, without_placeholders, written
+from nmt.search.placing import (
+    Piece,
+    Placer,
+    Written,
+    alignment_of,
+    by_words,
+    pieces_of,
+    places_of,
+    without_placeholders,
+    written,
+)
 from nmt.search.reading import Reading, tokens_of
-from nmt.search.request import Request
 from nmt.search.source import Source, SourcePart
-from nmt.search.translation import Details, ScoredText
+from nmt.search.values import Alignment, Details, Hypothesis, Request, ScoredText
 
 
 class Chosen(NamedTuple):

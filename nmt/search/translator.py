@@ -20,26 +20,28 @@ from nmt.ops.dispatch import use_verified
 from nmt.search.base import build_search
 from nmt.search.constraints import FREE, Constraints, ConstraintsMaker
 from nmt.search.coverage import check_attention
-from nmt.search.ensemble import as_one
-from nmt.search.ensemble_mean import ensemble_mean
+from nmt.search.ensemble import as_one, ensemble_mean
 from nmt.search.fusion import Fusion
-from nmt.search.hypothesis import Hypothesis
 from nmt.search.kept import Keeper
 from nmt.search.prepared import PreparedModels, prepare_models
-from nmt.search.protocol import SearchModel
 from nmt.search.reading import Reading, read_heads, read_hypotheses
-from nmt.search.request import Request, as_request, characters_of
-from nmt.search.restricted import RestrictedModel
-from nmt.search.ruled import RuledModel
-from nmt.search.rules import adjustments_of
-from nmt.search.source import Source, source_of
-from nmt.search.splitting import Parts
+from nmt.search.ruled import RuledModel, SearchModel, adjustments_of
+from nmt.search.shortlist import RestrictedModel
+from nmt.search.source import Parts, Source, source_of
 from nmt.search.texts import Chosen, Texts
-from nmt.search.translation import Details, ScoredText, Translation, check_details, wants_pieces, with_details
-
-WINDOW = 2000
-"""Lines read, sorted by length and translated together; this bounds the memory for input of any length."""
-
+from nmt.search.values import (
+    WINDOW,
+    Details,
+    Hypothesis,
+    Request,
+    ScoredText,
+    Translation,
+    as_request,
+    characters_of,
+    check_details,
+    wants_pieces,
+    with_details,
+)
 
 FoundParts = Sequence[Sequence[Hypothesis]]
 """The hypotheses found for each part of a line, best first."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
-from nmt.library.request import Request
+from nmt.library.values import Request
 from nmt.light.binding import Stop
 from nmt.light.errors import StoppedError
 from nmt.serving.metrics import Metrics

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn
 
-from nmt.library.request import Request
 from nmt.library.translator import Translator
+from nmt.library.values import Request
 from nmt.serving.refusal import RefusedError
 from nmt.serving.settings import Settings
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.requests import ClientDisconnect, Request
 
 from nmt.errors import LONGEST_VALUE, near_miss, shortened, shown
-from nmt.library.request import WISHES
-from nmt.library.request import Request as Sentence
+from nmt.library.values import WISHES
+from nmt.library.values import Request as Sentence
 from nmt.light.options import MOST, OPTIONS, Option, command_option, options_of
 from nmt.serving.refusal import CLIENT_GONE, RefusedError
 from nmt.serving.settings import Settings
@@ -56,7 +56,7 @@ class _Request(BaseModel):
         return [Sentence(text, **wishes) for text in texts]
 
     def options(self) -> dict[str, Any]:
-        """Options of `nmt.library.options.Options` that were given."""
+        """Options of `nmt.library.values.Options` that were given."""
         return self.model_dump(exclude={"text", "max_seconds", *WISHES}, exclude_none=True)
 
 

@@ -12,9 +12,8 @@ from typing import Any, Final, Literal
 from nmt import __version__
 from nmt.errors import NmtError, printable
 from nmt.files import reason
-from nmt.library.request import Request
-from nmt.library.results import Result
 from nmt.library.translator import Translator
+from nmt.library.values import Request, Result
 from nmt.light.binding import Stop
 from nmt.light.formats import hypothesis_record
 from nmt.serving.batching import SHORT, Batcher, Job

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from nmt.data.matching import are_unspaced
 from nmt.data.text import is_empty
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS
-from nmt.search.notes import AT_LIMIT
+from nmt.search.values import AT_LIMIT
 
 _NO_WORDS: Final = frozenset({SPECIAL_TOKENS[PAD], SPECIAL_TOKENS[EOS]})
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from nmt.errors import counted
-from nmt.search.notes import AT_LIMIT, LONGER, NOT_FINITE, SEVERAL, SPLIT
+from nmt.search.values import AT_LIMIT, LONGER, NOT_FINITE, SEVERAL, SPLIT
 from nmt.synthetic.choice import Made
 from nmt.synthetic.texts import Line
 

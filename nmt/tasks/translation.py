@@ -29,10 +29,10 @@ from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import TASKS
 from nmt.search.fusion import Fusion, fusion_of, load_language_model
-from nmt.search.glossary import load_glossary
+from nmt.search.kept import load_glossary
 from nmt.search.shortlist import load_shortlist
-from nmt.search.translation import Translation as Translated
 from nmt.search.translator import Translator
+from nmt.search.values import Translation as Translated
 from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World, interleave
 from nmt.training.doubts import about_the_data, odd_vocabularies

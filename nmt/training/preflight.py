@@ -29,7 +29,7 @@ from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import loss_weights
 from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TASKS, TOKENIZERS
-from nmt.search.glossary import load_glossary
+from nmt.search.kept import load_glossary
 from nmt.search.shortlist import read_shortlist
 from nmt.training.distributed import World
 from nmt.training.logs import tensorboard_problem

@@ -12,7 +12,7 @@ from nmt.cli import argument_types, translate
 from nmt.cli.across_processes import _packed, _unpacked
 from nmt.interop.model_dir import load_model
 from nmt.search import Translator
-from nmt.search.translation import DETAILS, Details
+from nmt.search.values import DETAILS, Details
 from tests.tiny_run import make_run
 
 LINES = ["a b c d a b c", "", "long@@ er {x}"]

@@ -21,8 +21,8 @@ from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
 from nmt.models import build_model
 from nmt.search.greedy import greedy_search
-from nmt.search.hypothesis import FIRST_EOS_PENALTY
 from nmt.search.shortlist import Shortlist
+from nmt.search.values import FIRST_EOS_PENALTY
 from tests.interop.engine_reference import File, Search
 from tests.tiny_run import make_run
 

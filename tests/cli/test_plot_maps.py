@@ -10,7 +10,7 @@ import pytest
 
 import nmt
 from nmt.cli.plot import main
-from nmt.library.inspection import Inspection, UnitTrace
+from nmt.library.values import Inspection, UnitTrace
 from tests.plotting.test_maps import labels, maps
 from tests.tiny_run import make_run
 

@@ -19,7 +19,7 @@ import nmt
 from nmt.cli import backtranslate, distill, train, translate
 from nmt.data import EOS
 from nmt.interop.model_dir import load_model
-from nmt.search.notes import AT_LIMIT
+from nmt.search.values import AT_LIMIT
 from nmt.synthetic import corpus
 from nmt.synthetic.choice import SIMILARITIES
 from tests.tiny_run import change_weights, make_run

@@ -17,7 +17,7 @@ from nmt.data.tagging.columns import Columns, read_columns
 from nmt.data.vectors import read_vectors
 from nmt.errors import ConfigError, DataError
 from nmt.light.encodings import is_wide, looks_like
-from nmt.search.glossary import load_glossary
+from nmt.search.kept import load_glossary
 from tests.compiled import needed_engine
 from tests.tiny_run import make_run
 

@@ -17,7 +17,7 @@ import pytest
 
 import nmt
 from nmt.cli import export
-from nmt.library.options import Options
+from nmt.library.values import Options
 from nmt.light import binding, pace
 from nmt.light.options import options_of
 from tests.conftest import HANGS

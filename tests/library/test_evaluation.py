@@ -78,7 +78,7 @@ def test_a_given_tokenizer_goes_before_that_of_the_test_set(tmp_path: Path, monk
         assert f"|tok:{used}|" in found.scores["bleu"].signature
 
 
-def test_a_model_translates_first(tiny_run: Path, local: nmt.Translator, remote: nmt.Translator) -> None:
+def test_a_model_translates_first(tiny_run: Path, local: nmt.Translator) -> None:
     references = ["x y"] * 7 + ["t@@ u"]
     found = [
         nmt.evaluate(model=model, source=SENTENCES, references=references, beam_size=2) for model in (local, tiny_run)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import nmt
-from nmt.library.environment import prepare_search
+from nmt.library.loading import prepare_search
 from nmt.ops.dispatch import selection
 from nmt.system import CACHES, WAITING
 from tests.library.conftest import SENTENCES
@@ -123,7 +123,7 @@ def test_where_torch_came_first_it_makes_the_settings_that_torch_still_takes_and
         calls = []
         nmt.training.allocator.keep_large_blocks = lambda: calls.append("allocator")
         torch.set_num_threads(3)
-        from nmt.library import environment
+        from nmt.library import loading as environment
         environment.usable_cores, environment.available_cores = (lambda: 2), (lambda: 4)
         for _ in range(2):
             translator = nmt.load({str(tiny_run)!r}, device="cpu", worker=True)
@@ -139,7 +139,7 @@ def test_where_torch_came_first_it_makes_the_settings_that_torch_still_takes_and
 
 
 def test_a_gpu_needs_no_settings_of_threads(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("nmt.library.environment.is_prepared", lambda: False)
+    monkeypatch.setattr("nmt.library.loading.is_prepared", lambda: False)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     for device in ("auto", "cuda:1"):
         prepare_search(device)

@@ -15,9 +15,7 @@ import nmt
 from nmt.cli import score, translate
 from nmt.config.schema import DecodingConfig
 from nmt.interop.model_dir import load_model
-from nmt.library.options import OWN, Options
-from nmt.library.request import WISHES
-from nmt.library.results import PairScore
+from nmt.library.values import OWN, WISHES, Options, PairScore
 from nmt.search import Translator
 from tests.library.conftest import SENTENCES
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nmt.library.turns import Turns
+from nmt.library.engine import Turns
 
 
 def waiting(turns: Turns, count: int) -> None:
@@ -80,7 +80,7 @@ def test_who_is_interrupted_while_waiting_keeps_nobody_from_it(has_come: bool, m
     locks: Any = Interrupted
     with monkeypatch.context() as patched:
         turns.__enter__()
-        patched.setattr("nmt.library.turns.threading.Lock", locks)
+        patched.setattr("nmt.library.engine.threading.Lock", locks)
         with pytest.raises(KeyboardInterrupt):
             turns.__enter__()
     if not has_come:

@@ -14,7 +14,7 @@ from nmt.light.binding import Library, Model, Results
 from nmt.models.base import Seq2Seq
 from nmt.search.beam import beam_search
 from nmt.search.greedy import greedy_search
-from nmt.search.hypothesis import Hypothesis
+from nmt.search.values import Hypothesis
 from tests.compiled import needed_engine
 from tests.interop.engine_models import content_of
 

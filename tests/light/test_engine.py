@@ -16,13 +16,10 @@ from nmt.light import EngineError
 from nmt.light.binding import Model
 from nmt.models.base import Seq2Seq
 from nmt.search.beam import beam_search
-from nmt.search.ensemble import as_one
-from nmt.search.ensemble_mean import EQUAL
-from nmt.search.hypothesis import Hypothesis
-from nmt.search.restricted import RestrictedModel
-from nmt.search.ruled import RuledModel
-from nmt.search.rules import RepeatPenalty
-from nmt.search.shortlist import Shortlist
+from nmt.search.ensemble import EQUAL, as_one
+from nmt.search.ruled import RepeatPenalty, RuledModel
+from nmt.search.shortlist import RestrictedModel, Shortlist
+from nmt.search.values import Hypothesis
 from tests.interop.engine_models import BLOCKS, EACH_UNIT, OTHERS, TRANSFORMER, content_of, make_model, section
 from tests.light.engine_files import NO_LIMIT, by_pytorch, hypotheses, library, opened, options, pieces, sentences
 

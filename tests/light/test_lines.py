@@ -22,7 +22,7 @@ from nmt.light import Translator
 from nmt.light.binding import Results
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.search.splitting import Parts
+from nmt.search.source import Parts
 from nmt.search.translator import Translator as TorchTranslator
 from tests.interop.engine_models import content_of, section
 from tests.light.engine_files import library

@@ -16,7 +16,7 @@ from nmt.interop.engine.compiled import compiled_engine
 from nmt.interop.model_dir import load_model
 from nmt.light import Translator
 from nmt.search.beam import beam_search
-from nmt.search.hypothesis import penalty_of
+from nmt.search.values import penalty_of
 from tests.conftest import REPOSITORY
 
 UNITS = ("gru", "lstm", "atr", "sru", "lrn", "olrn", "ssru", "min_gru", "min_lstm", "rnn")

@@ -98,8 +98,7 @@ def test_steps_of_other_choices_are_recorded_apart(monkeypatch: pytest.MonkeyPat
 def shortlisted(model: Any, beam: int, words: list[list[int]]) -> Any:
     """What is found where each sentence may only have its own words."""
     pytest.importorskip("sentencepiece", reason="the search package needs what only an installation has")
-    from nmt.search.restricted import RestrictedModel
-    from nmt.search.shortlist import BatchWords
+    from nmt.search.shortlist import BatchWords, RestrictedModel
 
     ids = torch.tensor(sorted({0, 1, 2, *(word for own in words for word in own)}))
     forbidden = torch.tensor([[place not in (0, 1, 2, *own) for place in ids.tolist()] for own in words])

@@ -11,7 +11,7 @@ import pytest
 
 from nmt.evaluation import build_metric
 from nmt.evaluation.counting import counting
-from nmt.library.inspection import Inspection, UnitTrace
+from nmt.library.values import Inspection, UnitTrace
 from nmt.report import Subject, contents, packed, page, sentences
 from nmt.report.words import Words
 from tests.browser import Visit, chromium

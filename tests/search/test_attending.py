@@ -10,8 +10,7 @@ from torch import Tensor
 
 from nmt.models import Seq2Seq
 from nmt.search.ensemble import Ensemble
-from nmt.search.restricted import RestrictedModel
-from nmt.search.shortlist import BatchWords
+from nmt.search.shortlist import BatchWords, RestrictedModel
 from tests.models.test_attention_weights import by_steps, close
 from tests.models.test_seq2seq import SOURCE, TARGET, V, make
 

@@ -13,9 +13,8 @@ from nmt.config.schema import ModelConfig
 from nmt.data.vocabulary import EOS
 from nmt.models import Seq2Seq, build_model
 from nmt.search import Hypothesis, beam_search, greedy_search
-from nmt.search.precision import PrecisionName, choose_search_precision
-from nmt.search.restricted import RestrictedModel
-from nmt.search.shortlist import Shortlist
+from nmt.search.prepared import PrecisionName, choose_search_precision
+from nmt.search.shortlist import RestrictedModel, Shortlist
 
 VOCABULARY = 23
 SENTENCES = 64

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from nmt.ops.matrices.top import log_probabilities
 from nmt.search import Hypothesis, beam_search
-from nmt.search.constrained import constrained_beam_search
-from nmt.search.required import BLOCKED, MET, Phrase, Required
+from nmt.search.required import BLOCKED, MET, Phrase, Required, constrained_beam_search
 from tests.search.naive import Scored
 from tests.search.naive import log_probabilities as next_log_probabilities
 from tests.search.table_model import EOS, PAD, TableModel, TableState, random_sources

@@ -16,13 +16,11 @@ from nmt.models.decoder import Decoder
 from nmt.models.graphed import GraphedModel
 from nmt.models.record import record
 from nmt.search import Translator
-from nmt.search.alignment import alignment_of
 from nmt.search.ensemble import Ensemble
-from nmt.search.hypothesis import Hypothesis, penalty_of
+from nmt.search.placing import alignment_of
 from nmt.search.reading import read_heads, read_hypotheses, tokens_of
-from nmt.search.restricted import RestrictedModel
-from nmt.search.shortlist import BatchWords
-from nmt.search.translation import DETAILS, ScoredText
+from nmt.search.shortlist import BatchWords, RestrictedModel
+from nmt.search.values import DETAILS, Hypothesis, ScoredText, penalty_of
 from tests.models.test_seq2seq import make
 from tests.tiny_run import make_run
 

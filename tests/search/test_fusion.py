@@ -20,10 +20,9 @@ from nmt.search import Hypothesis, Request, RuledModel, Translator, beam_search,
 from nmt.search.base import build_search
 from nmt.search.ensemble import Ensemble
 from nmt.search.fusion import Fusion
-from nmt.search.restricted import RestrictedModel
 from nmt.search.ruled import RuledState
 from nmt.search.sample import SampleOptions
-from nmt.search.shortlist import BatchWords
+from nmt.search.shortlist import BatchWords, RestrictedModel
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
 from tests.search.test_batch_independence import ids, is_near_tie, sentences, small_model
 from tests.search.test_ensemble import Table

@@ -8,7 +8,7 @@ import pytest
 
 from nmt.data.matching import Matcher
 from nmt.errors import DataError
-from nmt.search.glossary import load_glossary
+from nmt.search.kept import load_glossary
 
 TERMS = {
     "hot": "heiß",

@@ -20,7 +20,7 @@ from nmt.search import Request, Translation, Translator
 from nmt.search.kept import keep
 from nmt.search.placeholders import broken_placeholders, count_placeholders, find_placeholders
 from nmt.search.shortlist import Shortlist
-from nmt.search.translation import DETAILS
+from nmt.search.values import DETAILS
 from tests.tiny_run import make_run
 
 PLACEHOLDERS = [

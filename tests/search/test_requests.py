@@ -18,8 +18,7 @@ from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import DataError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.search import Request, RuledModel, Translation, Translator, beam_search
-from nmt.search.constraints import ConstraintsMaker
-from nmt.search.forbidden import ForbiddenPhrases, Phrases
+from nmt.search.constraints import ConstraintsMaker, ForbiddenPhrases, Phrases
 from nmt.search.ruled import Step
 from nmt.search.shortlist import Shortlist
 from tests.search.table_model import TableModel

@@ -12,10 +12,8 @@ import torch
 from nmt.ops.matrices.best_words import Choice
 from nmt.search import Hypothesis, RuledModel, beam_search, greedy_search
 from nmt.search.ensemble import Ensemble
-from nmt.search.restricted import RestrictedModel
-from nmt.search.ruled import Rule
-from nmt.search.rules import ForcedPrefix, MinimumLength, NoRepeatedNgrams, RepeatPenalty
-from nmt.search.shortlist import BatchWords
+from nmt.search.ruled import ForcedPrefix, MinimumLength, NoRepeatedNgrams, RepeatPenalty, Rule
+from nmt.search.shortlist import BatchWords, RestrictedModel
 from tests.search.naive import cut, log_probabilities, strip
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
 from tests.search.test_ensemble import NumpyEnsemble, Table, make_model

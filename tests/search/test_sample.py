@@ -17,7 +17,7 @@ from nmt.errors import ConfigError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.search import Hypothesis, RuledModel, Translation, Translator, build_search
 from nmt.search.ensemble import Ensemble
-from nmt.search.rules import MinimumLength, NoRepeatedNgrams
+from nmt.search.ruled import MinimumLength, NoRepeatedNgrams
 from nmt.search.sample import SampleOptions, chosen, sample_search
 from nmt.search.shortlist import Shortlist
 from tests.search.naive import log_probabilities

@@ -18,8 +18,7 @@ from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.search import Hypothesis, Translator, beam_search, greedy_search
-from nmt.search.restricted import RestrictedModel
-from nmt.search.shortlist import Shortlist, load_shortlist
+from nmt.search.shortlist import RestrictedModel, Shortlist, load_shortlist
 from tests.tiny_run import make_run
 
 V = 40

@@ -263,8 +263,8 @@ def test_without_a_c_compiler_lines_are_translated_as_a_whole_and_that_is_said(
     def missing(language: str = "", abbreviations: tuple[str, ...] = ()) -> Any:
         raise nmt.ConfigError("splitting text into sentences, which C does, cannot be compiled here: no compiler")
 
-    monkeypatch.setattr("nmt.search.splitting.splitter_of", missing)
-    monkeypatch.setattr("nmt.search.splitting._said", set())
+    monkeypatch.setattr("nmt.search.source.splitter_of", missing)
+    monkeypatch.setattr("nmt.search.source._said", set())
     with nmt.load(models["one path"]) as model:
         assert model.translate([LINE, LINE])[0].text == models["one"].translate(LINE, split="none").text
         assert sum("lines are not split into sentences" in record.message for record in caplog.records) == 1

@@ -15,7 +15,7 @@ from nmt.data import EOS, windows
 from nmt.data.sentences import Lines
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.search import Hypothesis, Translator
-from nmt.search.splitting import Part, Parts
+from nmt.search.source import Part, Parts
 from tests.tiny_run import make_run
 
 

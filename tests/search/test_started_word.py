@@ -12,10 +12,8 @@ import torch
 from nmt.config.schema import DecodingConfig
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.search import Request, RuledModel, Translator, beam_search
-from nmt.search.constraints import ConstraintsMaker
-from nmt.search.forbidden import ForbiddenPhrases, Phrases
-from nmt.search.rules import ForcedPrefix, MinimumLength
-from nmt.search.started_word import SpelledWords, Spellings, StartedWord
+from nmt.search.constraints import ConstraintsMaker, ForbiddenPhrases, Phrases, SpelledWords, Spellings, StartedWord
+from nmt.search.ruled import ForcedPrefix, MinimumLength
 from tests.search.table_model import EOS, TableModel
 from tests.search.test_rules import all_of
 from tests.tiny_run import make_run, subwords, words

@@ -14,7 +14,7 @@ import pytest
 
 import nmt
 from nmt.errors import DataError
-from nmt.library.request import Request
+from nmt.library.values import Request
 from nmt.serving.batching import BATCH, SHORT, Batcher, Job
 from nmt.serving.metrics import Metrics
 from nmt.serving.refusal import RefusedError

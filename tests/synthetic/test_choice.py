@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 import sacrebleu
 
-from nmt.search.notes import AT_LIMIT, LONGER
-from nmt.search.translation import ScoredText
+from nmt.search.values import AT_LIMIT, LONGER, ScoredText
 from nmt.synthetic.choice import Made, chosen, made
 
 TEXTS = ("ein Hund sieht den Mann", "der Hund sieht einen Mann", "der Hund", "der Hund sieht einen Mann")

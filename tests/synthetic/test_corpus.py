@@ -18,7 +18,7 @@ import pytest
 from nmt.config.schema import DecodingConfig
 from nmt.data.text import Policy
 from nmt.errors import ConfigError, DataError
-from nmt.search.notes import AT_LIMIT, NOT_FINITE
+from nmt.search.values import AT_LIMIT, NOT_FINITE
 from nmt.synthetic.choice import Made
 from nmt.synthetic.corpus import translate_corpus
 from nmt.synthetic.output import Output

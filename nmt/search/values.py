@@ -1,4 +1,4 @@
-"""What becomes of a line: its translations, and on request the tokens, scores, attention and alignment of each."""
+"""What is asked for a line, what a search finds for it in ids, and what becomes of it in text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,76 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from nmt.errors import ConfigError, refused
+from nmt.data.vocabulary import EOS, PAD
+from nmt.errors import ConfigError, DataError, refused
 
-if TYPE_CHECKING:  # what translates without torch has translations, too
+if TYPE_CHECKING:
     from torch import Tensor
 
-    from nmt.search.alignment import Alignment
+WINDOW = 2000
+"""Lines read, sorted by length and translated together; this bounds the memory for input of any length."""
+
+FIRST_EOS_PENALTY = 1e8
+"""Taken from the log-probability of the end symbol at the first step, so that nothing starts by ending (Zero)."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """Token ids, without the end symbol, and the log-probability divided by the length penalty."""
+
+    ids: list[int]
+    score: float
+    has_ended: bool = True
+    """Whether the end symbol was found; else the limit of its length has cut it."""
+    is_finite: bool = True
+    """Whether all its probabilities are numbers above 0; else there is no translation, and the ids mean nothing."""
+
+
+def penalty_of(length: int, alpha: float) -> float:
+    """((5 + length) / 6) ** alpha with `length` in tokens, the end symbol included (Wu et al., 2016)."""
+    return float(((5.0 + length) / 6.0) ** alpha)
+
+
+def cut(ids: list[int]) -> list[int]:
+    """The ids before the first end or padding symbol."""
+    for position, token in enumerate(ids):
+        if token in (EOS, PAD):
+            return ids[:position]
+    return ids
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One line to translate. A line that is a plain `str` is a request without any wish."""
+
+    text: str
+    """The source text."""
+    prefix: str = ""
+    """Text that the translation begins with; with a space at its end its last word is complete."""
+    required: tuple[str, ...] = ()
+    """Phrases that the translation contains."""
+    forbidden: tuple[str, ...] = ()
+    """Phrases that the translation does not contain, as words or sequences of words."""
+    where: str = ""
+    """What errors call this request, such as `FILE, line 3`; by default its text."""
+
+    def error(self, message: str) -> DataError:
+        """What is raised for a wish that cannot be granted."""
+        return DataError(f"{self.where or repr(self.text)}: {message}")
+
+
+def as_request(line: str | Request) -> Request:
+    """A line as a request."""
+    return Request(text=line) if isinstance(line, str) else line
+
+
+def characters_of(line: str | Request) -> int:
+    """Length of a line's text."""
+    return len(as_request(line).text)
+
+
+Alignment = tuple[tuple[int, int], ...]
+"""Pairs of a source word and a target word, both counted from 0, as Pharaoh's format has them; by target words."""
 
 Detail = Literal["tokens", "scores", "entropies", "attention", "heads", "alignment"]
 """What a translation can have besides its text and score."""
@@ -102,3 +166,24 @@ class Translation:
     def best(self) -> str:
         """The best translation."""
         return self.hypotheses[0].text
+
+
+SPLIT = "split"
+SEVERAL = "several_sentences"
+NOT_FINITE = "no_finite_translation"
+AT_LIMIT = "length_limit"
+LONGER = "longer_than_training"
+MISSING = "required_missing"
+
+
+def notes_of(translation: Translation, *, longest: int) -> list[str]:
+    """The notes of one line; `longest` are the tokens of the longest source that the model was trained on."""
+    found = (
+        (SPLIT, translation.parts > translation.sentences),
+        (SEVERAL, translation.several),
+        (NOT_FINITE, not translation.is_finite),
+        (AT_LIMIT, not translation.has_ended),
+        (LONGER, translation.longest_part > longest),
+        (MISSING, translation.missing > 0),
+    )
+    return [name for name, is_so in found if is_so]
