@@ -31,9 +31,10 @@ _FURTHER = {
     "cells": ("tests/models",),
     "compiling": ("tests/ops/native",),
     "evaluation": ("tests/cli/test_evaluate.py",),
-    "interop": ("tests/cli",),
+    "interop": ("tests/cli", "tests/onnx_export", "tests/zero"),
     "light": ("tests/library",),
     "models": ("tests/search",),
+    "onnx_export": ("tests/cli/test_export.py", "tests/interop"),
     "ops": ("tests/cells", "tests/models"),
     "plotting": ("tests/cli",),
     "report": ("tests/cli",),
@@ -41,6 +42,7 @@ _FURTHER = {
     "synthetic": ("tests/cli", "tests/library"),
     "tasks": ("tests/cli",),
     "training": ("tests/distributed", "tests/cli/test_train.py"),
+    "zero": ("tests/interop",),
 }
 """By package: folders of tests that notice its bugs besides its own."""
 _SUFFIXES = (".py", ".c", ".h", ".js", ".html")

@@ -33,7 +33,7 @@ PAGES = (
     "docs/from_zero.md",
 )
 README = "\n".join(page_of(name) for name in PAGES)
-"""What is tested here; tests/test_from_zero.py has more of the last one."""
+"""What is tested here; tests/zero/test_guide.py has more of the last one."""
 GUIDE = page_of("docs/fast_translation.md")
 TINY = {
     "model.hidden_size": 8,

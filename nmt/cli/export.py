@@ -16,8 +16,8 @@ from nmt.errors import ConfigError
 if TYPE_CHECKING:
     from nmt.interop.engine.export import ExportedFile
     from nmt.interop.engine.tensors import Precision
-    from nmt.interop.onnx.export import ExportedGraphs
-    from nmt.interop.onnx.weights import OnnxPrecision
+    from nmt.onnx_export.export import ExportedGraphs
+    from nmt.onnx_export.weights import OnnxPrecision
 
 P = TypeVar("P", bound=str)
 
@@ -144,7 +144,7 @@ def _write_onnx(arguments: argparse.Namespace) -> int:
     precision = _precision(arguments, ONNX_PRECISIONS, "is not allowed for ONNX graphs. Allowed with --format onnx")
     if importlib.util.find_spec("onnx") is None:
         raise ConfigError("--format onnx: the package onnx is not installed; pip install 'nmt-recurrent[onnx]'")
-    from nmt.interop.onnx.export import export_onnx
+    from nmt.onnx_export.export import export_onnx
 
     (model,) = arguments.models
     exported = export_onnx(

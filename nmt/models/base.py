@@ -156,7 +156,7 @@ class Seq2Seq(nn.Module):
     tasks: ClassVar[tuple[str, ...]] = ("translation",)
     """What it is trained for, as the key `task` has it."""
     variable_scope: str = ""
-    """First part of the names of this model's variables in the original system; see `nmt.interop.zero`."""
+    """First part of the names of this model's variables in the original system; see `nmt.zero.weights`."""
     int8_encoder: ClassVar[bool] = False
     """Whether with int8 the matrices of the encoder are converted, too, not only those that each step reads."""
     stored: Stored | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import convert
+from tests.console import call, entry_points
 from tests.tiny_run import make_run
 
 REPOSITORY = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ import importlib, json, resource, sys
 sys.dont_write_bytecode = True  # a cached module that the limit cuts off would be found by the next process
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 for module, limit, arguments in json.loads(sys.argv[1]):
-    main = importlib.import_module(f"nmt.cli.{module}").main
+    main = importlib.import_module(module).main
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     assert main(arguments) == 1
 """
@@ -30,8 +30,9 @@ def test_a_full_disk_is_one_line_that_names_the_output(tmp_path: Path) -> None:
     config = (run / "config.yaml").stat().st_size
     outputs = [("export", "ex"), ("average", "mean"), ("convert", "zero.npz")]
     options = {"export": [str(run)], "average": [str(run), "--last", "1"], "convert": ["to-zero", str(run)]}
+    modules = {name: entry_points()[f"nmt-{name}"][0].__name__ for name in options}
     calls = [
-        (module, limit, [*options[module], "-o", str(tmp_path / output)])
+        (modules[module], limit, [*options[module], "-o", str(tmp_path / output)])
         for limit in (10, config + 100)  # fails at the first file, and at a later one
         for module, output in outputs
     ]
@@ -48,5 +49,5 @@ def test_a_full_disk_is_one_line_that_names_the_output(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path / "run")
     output = tmp_path / "none" / "zero.npz"
-    assert convert.main(["to-zero", str(run), "-o", str(output)]) == 1
+    assert call("nmt-convert", "to-zero", str(run), "-o", str(output)) == 1
     assert capsys.readouterr().err == f"nmt-convert: {output}: there is no directory {output.parent}\n"

@@ -15,7 +15,7 @@ from nmt.config import upgrade
 from nmt.data import prepare
 from nmt.interop import exported
 from nmt.interop.engine import file as engine_file
-from nmt.interop.onnx import card
+from nmt.onnx_export import card
 from nmt.search import shortlist
 from nmt.synthetic import record
 from nmt.training import state

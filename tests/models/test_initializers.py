@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from nmt.cells import Cell, HiddenState, as_initializer
 from nmt.config.schema import ModelConfig
-from nmt.interop.zero_names import variables
 from nmt.models import build_model, count_parameters
 from nmt.models.parts import initialize
 from nmt.registry import INITIALIZERS
+from nmt.zero.names import variables
 
 H, E, V = 40, 24, 150
 

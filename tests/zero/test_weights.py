@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt import zero
 from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError, DataError
-from nmt.interop import zero
 from nmt.models import build_model
 from tests.conftest import golden_names
 

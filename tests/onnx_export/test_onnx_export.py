@@ -20,7 +20,7 @@ from nmt.interop.engine.compiled import compiled_engine
 from nmt.light import Translator
 from nmt.models.base import Seq2Seq
 from tests.interop.engine_models import BLOCKS, OTHERS, TRANSFORMER, UNITS, make_model, section
-from tests.interop.onnx_models import Feed, Runner, example, followed, graphs, onnx, runner
+from tests.onnx_export.models import Feed, Runner, example, followed, graphs, onnx, runner
 from tests.tiny_run import make_run
 
 SENTENCES = [[5, 3, 9, EOS], [8, EOS], [4, 7, 7, 3, 6, EOS]]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nmt.interop.engine.program import Value
-from nmt.interop.onnx.graph import Term, op
+from nmt.onnx_export.graph import Term, op
 
 
 class Piece(NamedTuple):

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.interop import zero
+from nmt import zero
 from nmt.interop.model_dir import load_model
 from tests.conftest import REPOSITORY, golden_names
 from tests.console import call
-from tests.interop.tensorflow_extra import run_with, tensorflow_folder
-from tests.interop.zero_files import (
+from tests.zero.files import (
     convert,
     tiny_hyper_parameters,
     tiny_model,
@@ -25,6 +24,7 @@ from tests.interop.zero_files import (
     write_golden,
     write_vocabularies,
 )
+from tests.zero.tensorflow_extra import run_with, tensorflow_folder
 
 FIXTURE = REPOSITORY / "tests" / "fixtures" / "zero_checkpoint"
 HYPER = {
@@ -95,7 +95,7 @@ def save(tensorflow: str, arrays: Path, folder: Path) -> None:
 
 def convert_with(tensorflow: str, *arguments: str) -> None:
     """nmt-convert zero in a process of its own, which says nothing but what nmt has to say."""
-    done = run_with(tensorflow, "-m", "nmt.cli.convert", "zero", *arguments)
+    done = run_with(tensorflow, "-m", "nmt.zero.command", "zero", *arguments)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not line.startswith("nmt-convert: ")] == []
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from onnx import TensorProto
 
 from nmt.interop.engine.program import Instruction, Lowered, Space, Value
-from nmt.interop.onnx.graph import Graph, Term, op
-from nmt.interop.onnx.instructions import Emitter
-from nmt.interop.onnx.registers import Registers
-from nmt.interop.onnx.weights import Weights
+from nmt.onnx_export.graph import Graph, Term, op
+from nmt.onnx_export.instructions import Emitter
+from nmt.onnx_export.registers import Registers
+from nmt.onnx_export.weights import Weights
 
 
 class Loop(Emitter):

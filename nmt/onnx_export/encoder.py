@@ -8,12 +8,12 @@ from typing import Final
 from onnx import TensorProto, helper
 
 from nmt.interop.engine.program import Instruction, Lowered, Op, Space, Value
-from nmt.interop.onnx.attention import rotated, self_attention
-from nmt.interop.onnx.graph import Graph, Term, op
-from nmt.interop.onnx.instructions import Emitter
-from nmt.interop.onnx.loops import Loop
-from nmt.interop.onnx.registers import Registers
-from nmt.interop.onnx.weights import OnnxPrecision, Weights
+from nmt.onnx_export.attention import rotated, self_attention
+from nmt.onnx_export.graph import Graph, Term, op
+from nmt.onnx_export.instructions import Emitter
+from nmt.onnx_export.loops import Loop
+from nmt.onnx_export.registers import Registers
+from nmt.onnx_export.weights import OnnxPrecision, Weights
 
 SOURCE, MASK = "source", "source_mask"
 SENTENCES, WORDS = "sentences", "words"

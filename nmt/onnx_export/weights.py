@@ -11,7 +11,7 @@ from onnx import TensorProto
 from torch import Tensor
 
 from nmt.interop.engine.tensors import Tensors
-from nmt.interop.onnx.graph import CONTRIB, Graph, Term, op
+from nmt.onnx_export.graph import CONTRIB, Graph, Term, op
 from nmt.ops.matrices.inference import quantize_rows
 
 OnnxPrecision = Literal["fp32", "int8"]

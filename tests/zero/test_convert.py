@@ -11,13 +11,15 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from nmt import zero
 from nmt.config import load_saved
-from nmt.interop import zero
 from nmt.interop.model_dir import load_model
 from nmt.search import beam_search
 from tests.conftest import golden_names
 from tests.console import call
-from tests.interop.zero_files import (
+from tests.search.naive import cut
+from tests.tiny_training import nmt_train
+from tests.zero.files import (
     SIZES,
     convert,
     text,
@@ -26,8 +28,6 @@ from tests.interop.zero_files import (
     write_checkpoint,
     write_golden,
 )
-from tests.search.naive import cut
-from tests.tiny_training import nmt_train
 
 DEEP = {"architecture": "deepnmt", "encoder_layers": 2, "decoder_layers": 2}
 MODELS = {

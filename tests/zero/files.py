@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nmt import zero
 from nmt.config.schema import ModelConfig
-from nmt.interop import zero
-from nmt.interop.zero_hparams import DEFAULTS
 from nmt.models import build_model
+from nmt.zero.hparams import DEFAULTS
 from tests.console import call
 
 SPECIAL = ["<pad>", "<unk>", "<eos>"]

@@ -11,9 +11,9 @@ from nmt.config.schema import DecodingConfig
 from nmt.interop.engine.settings import lacking, numbers_of, settings_in_words, temperature_of
 from nmt.interop.model_card import facts_for_tools, model_card
 from nmt.interop.model_dir import LoadedModel
-from nmt.interop.onnx.graph import OPSET
-from nmt.interop.onnx.weights import BLOCK, OnnxPrecision
 from nmt.light.options import names_of
+from nmt.onnx_export.graph import OPSET
+from nmt.onnx_export.weights import BLOCK, OnnxPrecision
 
 FORMAT: Final = "nmt-onnx"
 VERSION: Final = 1

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from nmt.config.schema import SECTIONS, Config
-from nmt.interop import zero_settings
-from nmt.interop.zero_hparams import DEFAULTS
-from nmt.interop.zero_settings import SAME
 from nmt.registry import OPTIMIZERS, SCHEDULES, TOKENIZERS
+from nmt.zero import settings
+from nmt.zero.hparams import DEFAULTS
+from nmt.zero.settings import SAME
 from tests.conftest import page_of
 from tests.console import call
-from tests.interop.zero_files import tiny_hyper_parameters, tiny_model, write_checkpoint
+from tests.zero.files import tiny_hyper_parameters, tiny_model, write_checkpoint
 
 GUIDE = page_of("docs/from_zero.md")
 ROWS = {
@@ -43,9 +43,9 @@ def test_the_keys_exist() -> None:
         assert f"`{key}`" in ROWS[name][1], name
 
 
-@pytest.mark.parametrize("name", sorted(DEFAULTS.keys() - set(zero_settings.OF_THE_MODEL)))
+@pytest.mark.parametrize("name", sorted(DEFAULTS.keys() - set(settings.OF_THE_MODEL)))
 def test_what_has_a_key_is_taken_over_and_what_has_none_is_not(name: str) -> None:
-    """But for files, and what is "set by hand"; hyper-parameters of the model itself are in tests/interop."""
+    """But for files, and what is "set by hand"; hyper-parameters of the model itself are in tests/zero."""
     default = DEFAULTS[name]
     others = {bool: not default, str: "batch", list: [9]}
     strategies = ("noam", "gnmt+", "epoch", "score", "cosine", "vanilla")
@@ -55,9 +55,9 @@ def test_what_has_a_key_is_taken_over_and_what_has_none_is_not(name: str) -> Non
     changed = {name: others.get(type(default), abs(default) * 3 + 0.25 if isinstance(default, float) else 7)}
     if name == "lrate_strategy":
         changed[name] = "noam"
-    differs = any(zero_settings.sections(base) != zero_settings.sections({**base, **changed}) for base in bases)
+    differs = any(settings.sections(base) != settings.sections({**base, **changed}) for base in bases)
     _, here = ROWS[name]
-    by_hand = "set by hand" in here or name in zero_settings.FILES or name == "lrate_patience"  # needs data.dev
+    by_hand = "set by hand" in here or name in settings.FILES or name == "lrate_patience"  # needs data.dev
     assert differs == (not here.startswith("no key: ") and not by_hand)
 
 

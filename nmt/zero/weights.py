@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from nmt.cells import Cell
 from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError, DataError, refused
-from nmt.interop.zero_names import Variable, unit_name
-from nmt.interop.zero_names import variables as named_variables
 from nmt.models import Seq2Seq, build_model
 from nmt.models.decoder import AttentionRNN
 from nmt.models.encoder import MakeCell, OneToOneRNN
 from nmt.registry import CELLS
+from nmt.zero.names import Variable, unit_name
+from nmt.zero.names import variables as named_variables
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from nmt.interop.engine.program import Activation, Instruction, Op, Value
-from nmt.interop.onnx.graph import Term, op
-from nmt.interop.onnx.registers import Registers
-from nmt.interop.onnx.units import UNITS, Operands, tanh
-from nmt.interop.onnx.weights import Weights
+from nmt.onnx_export.graph import Term, op
+from nmt.onnx_export.registers import Registers
+from nmt.onnx_export.units import UNITS, Operands, tanh
+from nmt.onnx_export.weights import Weights
 
 
 class Emitter(ABC):

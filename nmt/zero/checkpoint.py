@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nmt.errors import CheckpointError, missing, printable
 from nmt.files import LARGEST_RECORD, open_inside, open_regular, read_inside
-from nmt.interop.zero import PREFIX
+from nmt.zero.weights import PREFIX
 
 CONFIG = "config"
 """Array of an `.npz` with the hyper-parameters as JSON text."""

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from onnx import TensorProto
 
-from nmt.interop.onnx.graph import Term, op
-from nmt.interop.onnx.units import tanh
+from nmt.onnx_export.graph import Term, op
+from nmt.onnx_export.units import tanh
 
 BASE = 10_000.0
 """Of rotary positions."""

@@ -9,10 +9,10 @@ from typing import Any
 from nmt.config import Config, component_options
 from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError, refused
-from nmt.interop.zero_hparams import DEFAULTS, HyperParameters
-from nmt.interop.zero_names import other_designs
 from nmt.registry import CELLS
 from nmt.units import SIDES, unit_of
+from nmt.zero.hparams import DEFAULTS, HyperParameters
+from nmt.zero.names import other_designs
 
 SAME = {
     "dropout": "model.dropout",

@@ -8,12 +8,12 @@ import numpy as np
 from onnx import TensorProto
 
 from nmt.interop.engine.program import Instruction, Lowered, Op, Value
-from nmt.interop.onnx.attention import additive, dot, rotated
-from nmt.interop.onnx.encoder import MASK, WORDS, caches, memories
-from nmt.interop.onnx.graph import Graph, Term, op
-from nmt.interop.onnx.instructions import Emitter
-from nmt.interop.onnx.registers import Registers
-from nmt.interop.onnx.weights import OnnxPrecision, Weights
+from nmt.onnx_export.attention import additive, dot, rotated
+from nmt.onnx_export.encoder import MASK, WORDS, caches, memories
+from nmt.onnx_export.graph import Graph, Term, op
+from nmt.onnx_export.instructions import Emitter
+from nmt.onnx_export.registers import Registers
+from nmt.onnx_export.weights import OnnxPrecision, Weights
 
 TOKENS, LOGITS, ATTENTION, NEXT = "tokens", "logits", "attention", "next_"
 ROWS, SENTENCES, BEFORE, AFTER = "rows", "rows_or_1", "words_before", "words_after"

@@ -15,13 +15,13 @@ from nmt.cells import Cell, HiddenState
 from nmt.config import dump, load_config
 from nmt.data import Vocabulary
 from nmt.errors import CheckpointError
-from nmt.interop.zero_vocabulary import read_vocabulary, vocabulary_text
 from nmt.models import build_model
 from nmt.registry import CELLS
+from nmt.zero.vocabulary import read_vocabulary, vocabulary_text
 from tests.console import call
-from tests.interop.zero_files import convert, tiny_hyper_parameters, tiny_model, write_checkpoint
 from tests.tiny_run import SOURCE_WORDS, TARGET_WORDS, make_run
 from tests.tiny_training import nmt_train, write_config, write_corpus
+from tests.zero.files import convert, tiny_hyper_parameters, tiny_model, write_checkpoint
 
 
 def refused(capsys: pytest.CaptureFixture[str], *, lines: int = 1) -> str:

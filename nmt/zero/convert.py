@@ -20,17 +20,18 @@ from nmt.data import WhitespaceTokenizer
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import CheckpointError, ConfigError, DataError, missing
 from nmt.files import create, unused_name, write_new
-from nmt.interop import run_layout, zero, zero_settings
+from nmt.interop import run_layout
 from nmt.interop.exported import check_trainable
 from nmt.interop.model_dir import LoadedModel, find_model, load_model, planned_model
 from nmt.interop.new_model import check_output, write_model
 from nmt.interop.run_layout import check_no_part
 from nmt.interop.weights_file import read_metadata
-from nmt.interop.zero_checkpoint import CONFIG, Checkpoint, read_checkpoint, scope_of
-from nmt.interop.zero_hparams import PARAM_JSON, HyperParameters, read_hyper_parameters
-from nmt.interop.zero_names import variables
-from nmt.interop.zero_vocabulary import read_vocabulary, vocabulary_text
 from nmt.models.base import Seq2Seq
+from nmt.zero import settings, weights
+from nmt.zero.checkpoint import CONFIG, Checkpoint, read_checkpoint, scope_of
+from nmt.zero.hparams import PARAM_JSON, HyperParameters, read_hyper_parameters
+from nmt.zero.names import variables
+from nmt.zero.vocabulary import read_vocabulary, vocabulary_text
 
 _SCOPE = "zero_scope"
 """Metadata beside the weights: the name before all variables."""
@@ -82,7 +83,7 @@ def from_zero(
         where = found.path.parent / PARAM_JSON
         raise ConfigError(missing(where, "name the hyper-parameters with --hparams FILE or key=value"))
     complete = hyper.complete
-    zero_settings.check_computable(complete)
+    settings.check_computable(complete)
     tokenizer, notes = _tokenizer(found, source_vocab, target_vocab, folder=output / run_layout.TOKENIZER)
     # What is not given is read off the variables, which cannot be mistaken about it.
     shape = {key: complete[key] for key in _STRUCTURE} | hyper.given
@@ -92,12 +93,12 @@ def from_zero(
     # Compared before anything is allocated: hyper-parameters can ask for any amount of memory.
     plan = planned_model(config, tokenizer, most_layers=len(found.variables), trusted=False)
     try:
-        zero.check_fit(variables(plan, shape["scope_name"]), found.variables)
+        weights.check_fit(variables(plan, shape["scope_name"]), found.variables)
     except DataError as error:
         raise DataError(f"{found.path}: {error} (hyper-parameters: {', '.join(hyper.origins)})") from error
     except TypeError as error:
         raise ConfigError(f"cell: {error}") from error
-    model = zero.from_arrays(shape, found.variables, torch.float32)
+    model = weights.from_arrays(shape, found.variables, torch.float32)
     metadata = {
         "converted": f"Zero {found.path}{' (moving averages)' if averages else ''}",
         _SCOPE: shape["scope_name"],
@@ -133,10 +134,10 @@ def _configuration(
     shape: dict[str, Any], hyper: dict[str, Any], found: Checkpoint, tokenizer: WhitespaceTokenizer, *, output: Path
 ) -> Config:
     """All that the hyper-parameters say and that has a key here."""
-    raw = zero_settings.sections(hyper)
+    raw = settings.sections(hyper)
     origin = f"{found.path}: the configuration that its hyper-parameters mean"
     try:
-        section = dataclasses.asdict(zero.model_config(shape, found.variables))
+        section = dataclasses.asdict(weights.model_config(shape, found.variables))
     except ValidationError as error:
         raise ConfigError(format_problems(origin, type_problems(error, prefix=("model",)))) from error
     raw["model"] = {**section, **raw["model"]}
@@ -148,7 +149,7 @@ def _notes(hyper: HyperParameters, found: Checkpoint, *, averages: bool) -> list
     notes = []
     if hyper.unknown:
         notes.append(f"ignored, of another version of Zero: {', '.join(hyper.unknown)}")
-    if rest := zero_settings.left_out(hyper):
+    if rest := settings.left_out(hyper):
         notes.append(f"not converted (docs/from_zero.md explains why): {', '.join(rest)}")
     if found.has_averages and not averages and hyper.complete["ema_decay"] > 0:
         notes.append("these are the plain weights; --moving-averages uses their averages, with which Zero translates")
@@ -202,14 +203,14 @@ def to_zero(
 def _exported(loaded: LoadedModel, *, scope: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Variables and hyper-parameters, if they lead back to the same model."""
     section = loaded.config.model
-    hyper = zero_settings.hyper_parameters(loaded.config, scope=scope)
-    zero_settings.check_units(section)
+    hyper = settings.hyper_parameters(loaded.config, scope=scope)
+    settings.check_units(section)
     try:
-        arrays = zero.to_arrays(loaded.model, scope=scope)
+        arrays = weights.to_arrays(loaded.model, scope=scope)
     except TypeError as error:  # a part that a plugin has registered
         raise ConfigError(f"Zero cannot compute this model: {error}") from error
-    again = zero.model_config(hyper, arrays)
-    zero_settings.check_exportable(section, again)
+    again = weights.model_config(hyper, arrays)
+    settings.check_exportable(section, again)
     return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in arrays.items()}, hyper
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.interop.engine_models import BLOCKS, make_model, section
-from tests.interop.onnx_models import Runner, followed, graphs
+from tests.onnx_export.models import Runner, followed, graphs
 
 SCRIPT = Path(__file__).parent / "onnx_in_node.js"
 SOURCE, TOKENS = [5, 3, 9, 2], [0, 7, 4]

@@ -93,7 +93,7 @@ def _add_to_zero(parser: argparse.ArgumentParser) -> None:
 
 def from_zero(arguments: argparse.Namespace) -> int:
     """Convert a checkpoint of Zero."""
-    from nmt.interop.zero_convert import from_zero as convert
+    from nmt.zero.convert import from_zero as convert
 
     converted = convert(
         arguments.checkpoint,
@@ -113,7 +113,7 @@ def from_zero(arguments: argparse.Namespace) -> int:
 
 def to_zero(arguments: argparse.Namespace) -> int:
     """Export a model for Zero."""
-    from nmt.interop.zero_convert import to_zero as convert
+    from nmt.zero.convert import to_zero as convert
 
     exported = convert(arguments.model, arguments.output, checkpoint=arguments.checkpoint, plugins=arguments.plugins)
     _say(exported.notes)

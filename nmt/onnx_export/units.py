@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from nmt.interop.engine.program import Op
-from nmt.interop.onnx.graph import Term, op
+from nmt.onnx_export.graph import Term, op
 
 
 class Operands(NamedTuple):

@@ -21,7 +21,7 @@ Feed = dict[str, NDArray[Any]]
 
 def graphs(model: Seq2Seq, *, precision: Any = "fp32") -> tuple[Any, Any]:
     """The two graphs of a model, which pass ONNX's own check."""
-    from nmt.interop.onnx.export import models_of
+    from nmt.onnx_export.export import models_of
 
     found = models_of(lower(model, precision="fp32"), precision=precision, vocabulary=model.target_vocab_size)
     for each in found:

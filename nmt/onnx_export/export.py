@@ -20,11 +20,11 @@ from nmt.interop.engine.program import Lowered
 from nmt.interop.exported import check_trainable
 from nmt.interop.model_dir import LoadedModel, find_model, read_model
 from nmt.interop.new_model import is_replaced, whole_directory
-from nmt.interop.onnx.card import FORMAT, config_of, notes_on, readme_of
-from nmt.interop.onnx.encoder import encoder_graph
-from nmt.interop.onnx.graph import model_of
-from nmt.interop.onnx.step import step_graph
-from nmt.interop.onnx.weights import OnnxPrecision
+from nmt.onnx_export.card import FORMAT, config_of, notes_on, readme_of
+from nmt.onnx_export.encoder import encoder_graph
+from nmt.onnx_export.graph import model_of
+from nmt.onnx_export.step import step_graph
+from nmt.onnx_export.weights import OnnxPrecision
 
 CONFIG: Final = "config.json"
 _JOINT, _SOURCE, _TARGET = "joint.model", "source.model", "target.model"
