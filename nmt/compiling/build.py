@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.compiling.cache import BuildError
+from nmt.compiling import BuildError
 from nmt.files import new_directory
 from nmt.light.output import DAY, is_abandoned, remove
 
 if TYPE_CHECKING:
-    from nmt.compiling.kept import Recipe
+    from nmt.compiling import Recipe
 
 _TIMEOUT = 600  # seconds; a busy machine takes its time
 _LONGEST_WAIT = 300  # seconds for another process, which may have been stopped

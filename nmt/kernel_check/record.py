@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 
 import torch
 
-from nmt.compiling.cache import BuildError, is_ours, own_directory
+from nmt.compiling import BuildError, is_ours, own_directory
 from nmt.files import replacing
 from nmt.ops.dispatch import triton_version
 

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.compiling import BuildError, Recipe, build, kept, library, machine, made_from_and_by, processor
-from nmt.compiling.cache import _elsewhere
+from nmt.compiling import BuildError, Recipe, _content_digest, _elsewhere, build, library, made_from_and_by, processor
 from nmt.errors import ConfigError
 from nmt.interop.engine.compiled import compiled_engine
 from nmt.light.output import hold
@@ -116,7 +115,7 @@ UNUSABLE = [_of_another_machine, _cut_short, _no_library]
 def spoiled(path: Path, spoil: Callable[[bytes], bytes]) -> Path:
     """Put in the place of a library one that is whole by its name, but cannot be loaded."""
     exchange(path, spoil(path.read_bytes()))
-    name = f"{made_from_and_by(path)}-{kept._content_digest(path)}.so"
+    name = f"{made_from_and_by(path)}-{_content_digest(path)}.so"
     return path.rename(path.with_name(name))
 
 
@@ -405,7 +404,7 @@ def test_a_library_that_another_user_has_written_is_made_again(cache: Path, reci
 
 def test_processors_differ_in_their_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As /proc/cpuinfo names them; the speed at this moment makes no difference, nor does the number of cores."""
-    monkeypatch.setattr(machine, "Path", lambda name: tmp_path / "cpuinfo")
+    monkeypatch.setattr("nmt.compiling.Path", lambda name: tmp_path / "cpuinfo")
     found = []
     for flags, speed in (("avx2", 1000), ("avx2", 2000), ("avx2 avx512f", 1000)):
         core = f"model name\t: A processor\ncpu MHz\t: {speed}\nflags\t: {flags}\n\n"

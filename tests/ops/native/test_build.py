@@ -18,9 +18,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.compiling import _content_digest, _elsewhere, _intact
 from nmt.compiling import build as compiling
-from nmt.compiling import cache as cache_place
-from nmt.compiling import kept
 from nmt.errors import say_once
 from nmt.ops import GRU, LRN, native
 from nmt.ops.dropout import dropout
@@ -39,7 +38,7 @@ SUMS = Path(native.__file__).with_name("native.c")
 @pytest.fixture(autouse=True)
 def _anew() -> Iterator[None]:
     """Nothing is known of a library when a test begins, nor after it of its own."""
-    caches = (native.problem, native._library, native.kernel, say_once, cache_place._elsewhere)
+    caches = (native.problem, native._library, native.kernel, say_once, _elsewhere)
     for cached in caches:
         cached.cache_clear()
     yield
@@ -208,7 +207,7 @@ def test_a_library_is_built_once_and_again_when_it_is_damaged(cache: Path, monke
     path.unlink()  # it is loaded
     path.write_bytes(content[:-1])
     again = build.library([SUMS], "", openmp=False)
-    assert again.stem.endswith(f"-{kept._content_digest(again)}") and ctypes.CDLL(str(again))
+    assert again.stem.endswith(f"-{_content_digest(again)}") and ctypes.CDLL(str(again))
     monkeypatch.setattr(build, "processor", lambda: "another machine that shares the home directory")
     other = build.library([SUMS], "", openmp=False)
     assert other != again and again.exists()
@@ -267,7 +266,7 @@ def test_processes_that_build_at_once_get_one_whole_library(cache: Path) -> None
         process.stdin.flush()
     printed = [process.communicate(timeout=HANGS)[0].strip() for process in processes]
     assert not any(process.returncode for process in processes)
-    assert all(kept._intact(Path(path)) for path in printed)
+    assert all(_intact(Path(path)) for path in printed)
     assert {path.name for path in cache.iterdir()} == {Path(path).name for path in printed}
     assert native.problem() is None and sums() == [4.0, 6.0]
 
