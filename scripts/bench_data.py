@@ -33,7 +33,7 @@ import yaml
 from bench_data_watch import PHASES, Watched, done_corpora, forget, marked_pairs, train_events, watch
 from bench_facts import facts
 
-from nmt.cli.argument_types import natural, positive, share
+from nmt.cli.arguments import natural, positive, share
 from nmt.cli.common import execute, make_parser
 from nmt.config import load_config
 from nmt.data import Corpus, SentencePieceTokenizer

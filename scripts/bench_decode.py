@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_facts import add_output, earlier, facts, put
 from bench_peer import translate_joeynmt
 
-from nmt.cli.argument_types import natural, positive
+from nmt.cli.arguments import natural, positive
 from nmt.cli.common import execute, make_parser
 from nmt.errors import DataError
 from nmt.system import available_cores

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_facts import add_output, facts, listed, put
 
-from nmt.cli.argument_types import positive
+from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
 from nmt.errors import DataError
 from nmt.interop.engine.compiled import compiled_engine

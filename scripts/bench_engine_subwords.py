@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import sentencepiece
 
 import nmt
-from nmt.cli.argument_types import positive
+from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
 from nmt.compiling import find_compiler
 from nmt.data.text import read_lines

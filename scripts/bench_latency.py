@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_environment import ENVIRONMENT  # without the variables that nmt.cli sets: each case sets them itself
 from bench_facts import add_output, facts, listed, put
 
-from nmt.cli.argument_types import natural, positive
+from nmt.cli.arguments import natural, positive
 from nmt.cli.common import execute, make_parser
 from nmt.errors import DataError
 from nmt.system import available_cores

@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from bench_facts import add_output, facts, listed, put
 
-from nmt.cli.argument_types import positive
+from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
 from nmt.system import available_cores

@@ -32,7 +32,7 @@ from bench_data_watch import anonymous_memory, train_events
 from bench_environment import ENVIRONMENT  # without the variables that nmt.cli sets
 from bench_facts import add_output, earlier, facts, listed, put
 
-from nmt.cli.argument_types import positive
+from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
 from nmt.data import read_lines
 from nmt.errors import ConfigError, DataError

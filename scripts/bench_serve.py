@@ -37,7 +37,7 @@ from bench_environment import ENVIRONMENT  # without the variables that nmt.cli 
 from bench_facts import add_output, facts, listed, put
 from bench_latency import percentile
 
-from nmt.cli.argument_types import positive, seconds
+from nmt.cli.arguments import positive, seconds
 from nmt.cli.common import execute, make_parser
 from nmt.errors import DataError, NmtError
 from nmt.system import available_cores

@@ -29,7 +29,7 @@ from bench_environment import ENVIRONMENT  # without the variables that nmt.cli 
 from bench_facts import add_output, facts, listed, put
 from bench_serve import Measured, asked
 
-from nmt.cli.argument_types import positive, seconds
+from nmt.cli.arguments import positive, seconds
 from nmt.cli.common import execute, make_parser
 
 TEXTS = ("A dog runs in the snow.", "Two men play chess at a table in a park.", "A girl in a red coat reads.")

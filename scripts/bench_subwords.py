@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from nmt.cli.argument_types import positive
+from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
 from nmt.config import load_config
 from nmt.data import BatchSampler, PreparedData, collate

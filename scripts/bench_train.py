@@ -30,7 +30,7 @@ from bench_facts import add_output, earlier, facts, listed, put
 from bench_peer import USERS_ENVIRONMENT, run_joeynmt
 from bench_train_case import PARTS
 
-from nmt.cli.argument_types import natural, positive
+from nmt.cli.arguments import natural, positive
 from nmt.cli.common import execute, make_parser
 from nmt.errors import DataError
 from nmt.system import available_cores

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.cli.argument_types import natural, positive
+from nmt.cli.arguments import natural, positive
 from nmt.cli.common import execute, make_parser
 from nmt.errors import DataError
 

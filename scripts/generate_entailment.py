@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from nmt.cli.argument_types import natural, positive
+from nmt.cli.arguments import natural, positive
 from nmt.cli.common import execute, make_parser
 from nmt.errors import DataError
 from scripts.demo_grammar.entailment import GROUP, generate_pairs

@@ -32,7 +32,7 @@ from peer_model import BOS, EOS, LONGEST, PAD, UNK, Transformer, padded, transla
 from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor, nn
 
-from nmt.cli.argument_types import positive, seconds, seed
+from nmt.cli.arguments import positive, seconds, seed
 from nmt.cli.common import execute, make_parser
 from nmt.data import ParallelText, read_parallel
 from nmt.errors import ConfigError

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_facts import add_output, earlier, facts, listed, put
 from bench_train_case import prepared
 
-from nmt.cli.argument_types import natural, positive, whole_of
+from nmt.cli.arguments import natural, positive, whole_of
 from nmt.cli.common import execute, make_parser
 from nmt.light.options import OPTIONS
 from nmt.system import keep_more_kernels

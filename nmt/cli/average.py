@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.argument_types import positive
+from nmt.cli.arguments import RUN, positive
 from nmt.cli.common import execute, make_parser, path_of_place
-from nmt.cli.models import RUN
 
 EXAMPLES = ("runs/demo --best 3 -o averaged",)
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.cli.arguments import MODELS
 from nmt.cli.common import execute, make_parser, place
-from nmt.cli.models import MODELS
 from nmt.cli.synthetic import add_synthetic, make
 
 if TYPE_CHECKING:

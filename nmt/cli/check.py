@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmt.cli.arguments import RUN
 from nmt.cli.common import EXIT_FAILURE, add_plugins, execute, make_parser
-from nmt.cli.models import RUN
 from nmt.errors import CheckpointError, counted, printable
 from nmt.interop.engine.opened import is_engine_file
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nmt.cli.arguments import add_model
 from nmt.cli.common import execute, make_parser, say
 from nmt.cli.labelling import Labelling, add_general, add_text
-from nmt.cli.models import add_model
 from nmt.errors import counted
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from nmt import __version__
-from nmt.cli.argument_types import any_text
+from nmt.cli.arguments import any_text, worded
 from nmt.cli.descriptors import EXIT_NO_READER, has_no_reader
-from nmt.cli.option_names import worded
 from nmt.data.text import POLICIES, Policy
 from nmt.errors import NmtError, printable
 from nmt.files import is_out_of_memory, naming, reason

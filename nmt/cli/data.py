@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.argument_types import natural, ratio
+from nmt.cli.arguments import natural, ratio
 from nmt.cli.common import EXIT_FAILURE, add_debug, execute, make_parser, place
 from nmt.errors import DataError, counted
 

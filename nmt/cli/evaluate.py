@@ -6,27 +6,34 @@ import argparse
 import sys
 import time
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import resamples, seed
+from nmt.cli.arguments import (
+    DECODING,
+    FIRST,
+    MODELS_OR_FILES,
+    add_checkpoint,
+    add_decoding,
+    add_models,
+    check_ensemble,
+    named_models,
+    resamples,
+    seed,
+)
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
-from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble
 from nmt.cli.descriptors import require
-from nmt.cli.equal_texts import STDIN, read_texts
-from nmt.cli.models import FIRST, MODELS_OR_FILES, add_checkpoint, add_models, named_models
+from nmt.cli.lines import STDIN, read_texts
 from nmt.config import import_plugins
 from nmt.errors import ConfigError
 from nmt.evaluation import Metric, check_subwords
 from nmt.evaluation.report import FORMATS
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED, DEFAULT_TRIALS, TESTS
 from nmt.evaluation.testsets import test_set
-from nmt.interop.engine.opened import are_engine_files
 from nmt.library.scoring import DEFAULT_METRICS, chosen_metrics, measured, target_of
 from nmt.light.output import STDOUT, is_one_file
 
 if TYPE_CHECKING:
-    from nmt.cli.opened import Opened, OpenModels
+    from nmt.cli.opened import Opened
 
 DESCRIPTION = """Score translations with sacreBLEU and print each score with its signature: --hyp FILE... --ref FILE...,
 or MODEL... --source FILE --ref FILE... to translate first. -t SET -l PAIR replaces --ref and --source by a published
@@ -265,9 +272,9 @@ def make_metrics(arguments: argparse.Namespace, *, language: str = "") -> list[M
 def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[list[str], Opened, int]:
     """Translate `source`, also to --output; return the translations, the models and the exit code."""
     # Imported late, so that mistakes in the options are reported without loading torch.
-    from nmt.cli.bar import LinesBar
+    from nmt.cli.opened import open_models
     from nmt.cli.output import output_stream
-    from nmt.cli.totals import Totals
+    from nmt.cli.progress import LinesBar, Totals
     from nmt.data.windows import windows
     from nmt.library.translator import WINDOW
 
@@ -278,8 +285,8 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
     )
     with opened_output as output:
         bar = LinesBar(len(source), shown=sys.stderr.isatty())
-        models = _open_models(arguments)(
-            arguments, place=arguments.device, scores=True, say=None, before_batch=None, on_batch=bar.batch
+        models = open_models(
+            arguments, device=arguments.device, place=arguments.device, scores=True, on_batch=bar.batch
         )
         start = time.perf_counter()
         lines, totals = [], Totals(models.longest)
@@ -294,17 +301,6 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
             output.write("".join(line + "\n" for line in lines).encode())
     say("nmt-eval", totals.summary(seconds, models=models.models))
     return lines, models, totals.exit_code
-
-
-def _open_models(arguments: argparse.Namespace) -> OpenModels:
-    """What loads the models."""
-    if are_engine_files(arguments.models):
-        from nmt.cli.opened_files import open_files
-
-        return open_files
-    from nmt.cli.opened_runs import open_runs
-
-    return partial(open_runs, device=arguments.device)
 
 
 if __name__ == "__main__":

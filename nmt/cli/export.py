@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from nmt.cli.arguments import MODEL, add_checkpoint
 from nmt.cli.common import add_plugins, execute, make_parser, path_of_place
-from nmt.cli.models import MODEL, add_checkpoint
 from nmt.errors import ConfigError
 
 if TYPE_CHECKING:

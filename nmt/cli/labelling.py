@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from nmt.cli.arguments import add_checkpoint
 from nmt.cli.common import add_device, add_errors, add_plugins, say
-from nmt.cli.models import add_checkpoint
 from nmt.data.text import Undecodable
 from nmt.errors import counted
 from nmt.system import keep_more_kernels
@@ -98,10 +98,9 @@ class Labelling(ABC):
         """Load the model, label and write, window by window."""
         keep_more_kernels()
         # Imported late, so that --help and mistakes in the options do not load torch.
-        from nmt.cli.bar import bar_for
-        from nmt.cli.lines import input_windows
+        from nmt.cli.lines import input_windows, prompt_for
         from nmt.cli.output import check_reader, output_stream
-        from nmt.cli.prompt import prompt_for
+        from nmt.cli.progress import bar_for
         from nmt.interop.device import choose_device
         from nmt.interop.model_dir import load_model
 

@@ -1,4 +1,5 @@
-"""Input lines in windows: full ones from files, smaller ones from a person or program that waits for each answer."""
+"""Input lines: in windows, full ones from files, smaller ones from a person or program that waits for each answer; and
+parallel texts, whose lines belong together."""
 
 from __future__ import annotations
 
@@ -10,16 +11,16 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
+from nmt.cli.common import say
 from nmt.cli.descriptors import require
-from nmt.cli.prompt import typed_lines
 from nmt.data import read_lines
-from nmt.data.text import LONGEST_LINE, Undecodable
+from nmt.data.text import LONGEST_LINE, Policy, Undecodable
 from nmt.data.windows import windows
-from nmt.errors import DataError
+from nmt.errors import DataError, counted
 
 _BLOCK = 1 << 16
 
@@ -149,3 +150,77 @@ def _descriptor(stream: IO[Any]) -> int | None:
         return stream.fileno()
     except (AttributeError, io.UnsupportedOperation):
         return None
+
+
+HINT = "type a line for its translation; Ctrl-D ends"
+
+
+def prompt_for(path: str | None, language: str) -> str | None:
+    """The prompt for a line of `language`; None if input and output are not both terminals."""
+    return f"{language}> " if path is None and sys.stdin.isatty() and sys.stdout.isatty() else None
+
+
+def typed_lines(prompt: str) -> Iterator[bytes]:
+    """Raw lines, each asked for with `prompt`; Ctrl-D ends them.
+
+    Ctrl-C discards the typed part of a line; on an empty line it raises KeyboardInterrupt as usual.
+    """
+    written = _edited()
+    with contextlib.suppress(AttributeError):  # a stream that is not the interpreter's own
+        sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # --errors decides, as for files
+    while True:
+        try:
+            line = input(prompt)
+        except EOFError:
+            print()  # leave the rest of the terminal's line to the shell
+            return
+        except KeyboardInterrupt:
+            print()
+            if not written():
+                raise
+            continue
+        yield line.encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _edited() -> Callable[[], str]:
+    """Give `input` line editing and a history; return a function that gives the typed part of an interrupted line."""
+    try:
+        import readline  # not before a person types: it may write control sequences to standard output
+    except ImportError:  # Python was built without it; the terminal's own editing is left
+        return str
+    return readline.get_line_buffer
+
+
+STDIN: Final = "-"
+
+
+def read_texts(program: str, texts: Sequence[Sequence[str]], *, policy: Policy) -> list[list[str]]:
+    r"""The lines of each text, a list of files to concatenate; all texts must have the same number of lines.
+
+    Invalid UTF-8 is an error. Only "\n" ends a line, as in the sacrebleu command's files (its standard input also
+    ends lines at "\r"). Raises DataError for a text without lines, too.
+    """
+    read = [[line for name in text for line in _read(program, name, Undecodable(policy))] for text in texts]
+    first = " ".join(texts[0])
+    for names, lines in zip(texts, read, strict=True):
+        if len(lines) != len(read[0]):
+            raise DataError(
+                f"{first} has {counted(len(read[0]), 'line')} but {' '.join(names)} has {len(lines)}; "
+                "they must be equal"
+            )
+    if not read[0]:
+        raise DataError(f"{first}: no line to score")
+    return read
+
+
+def _read(program: str, name: str, undecodable: Undecodable) -> list[str]:
+    from nmt.data import read_lines
+
+    source: Any = name
+    if name == STDIN:
+        require(0)
+        source, name = sys.stdin, "standard input"
+    lines = list(read_lines(source, name=name, undecodable=undecodable))
+    if undecodable.noted:
+        say(program, f"{name}: {undecodable.summary()}")
+    return lines

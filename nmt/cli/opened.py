@@ -1,16 +1,29 @@
-"""Models that are ready to translate: runs and folders with torch, files with the engine."""
+"""Models that are ready to translate: runs and folders by torch, files by the engine. Imports no torch by itself, so
+that a command with files starts at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import argparse
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from nmt.cli.arguments import DECODING, option_of, overridden
+from nmt.errors import ConfigError
+from nmt.interop.engine.opened import are_engine_files
+from nmt.interop.facts import LongestSource
+from nmt.library.light import EngineFiles, Line, refused_wish
+from nmt.light.options import AUTO
+from nmt.light.translator import NOT_TOLD
+from nmt.registry import SEARCHES
+from nmt.search import Request, ScoredText, Translation
+from nmt.search.values import AT_LIMIT, NOT_FINITE, SEVERAL, SPLIT, Details, as_request
 
 if TYPE_CHECKING:
-    import argparse
+    import torch
 
-    from nmt.interop.facts import LongestSource
-    from nmt.search import Request, Translation
-    from nmt.search.values import Details
+    from nmt.interop.model_dir import LoadedModel
 
 
 class Translating(Protocol):
@@ -35,17 +48,185 @@ class Opened(NamedTuple):
     """Target text in the form of written translations, with subwords joined to words."""
 
 
-class OpenModels(Protocol):
-    """Loads the models of a command line."""
+def open_models(
+    arguments: argparse.Namespace,
+    *,
+    device: str | torch.device,
+    place: str,
+    scores: bool,
+    on_batch: Callable[[int], object],
+    before_batch: Callable[[], object] | None = None,
+    say: Callable[[str], object] | None = None,
+) -> Opened:
+    """The models of a command line.
 
-    def __call__(
+    Args:
+        device: where torch computes; `place` names it, for people.
+        scores: whether scores are wanted.
+        on_batch: is called with the number of sentences of each batch, `before_batch` before it.
+        say: is called with each change beyond the options.
+    """
+    opening = _open_files if are_engine_files(arguments.models) else partial(_open_runs, device=device)
+    return opening(arguments, place=place, scores=scores, say=say, before_batch=before_batch, on_batch=on_batch)
+
+
+_WISHES = {"prefix": "prefix", "required": "require", "forbidden": "forbid"}
+"""Wishes of a request, and their names in input lines."""
+_ANY_LENGTH = LongestSource(2**31, False)
+
+
+def _open_files(
+    arguments: argparse.Namespace,
+    *,
+    place: str,
+    scores: bool,
+    say: Callable[[str], object] | None,
+    before_batch: Callable[[], object] | None,
+    on_batch: Callable[[int], object],
+) -> Opened:
+    """Files for the engine; ConfigError for an option that it does not have."""
+    _check_of_files(arguments)
+    files = EngineFiles(
+        arguments.models,
+        device=arguments.device,
+        precision=arguments.precision or "auto",
+        checkpoint=arguments.checkpoint,
+        plugins=arguments.plugins,
+    )
+    given = {name: getattr(arguments, name) for name in DECODING if name != "precision"}
+    options = {name: value for name, value in given.items() if value is not None}
+    chosen = {**files.chosen(options, say=say or (lambda message: None), named=option_of), "scores": scores}
+    listed = ", ".join(arguments.models)
+    names = listed if len(arguments.models) == 1 else f"an ensemble of {len(arguments.models)} models ({listed})"
+    search = "" if arguments.search in (None, "auto") else f"search {arguments.search}, "
+    return Opened(
+        FilesTranslator(files, chosen, before_batch=before_batch, on_batch=on_batch),
+        len(arguments.models),
+        arguments.n_best or 1,
+        f"{names} by the engine on {place}, {search}beam {files.beam_size(chosen)}, {files.facts.precision}",
+        files.facts.languages,
+        files.longest or _ANY_LENGTH,
+        str,
+    )
+
+
+class FilesTranslator:
+    """Translates lines like `nmt.search.Translator`, except for what the engine does not have."""
+
+    def __init__(
         self,
-        arguments: argparse.Namespace,
+        files: EngineFiles,
+        chosen: Mapping[str, Any],
         *,
-        place: str,
-        scores: bool,
-        say: Callable[[str], object] | None,
         before_batch: Callable[[], object] | None,
         on_batch: Callable[[int], object],
-    ) -> Opened:
-        """`say` is called with each change beyond the options; `place` names the device, for people."""
+    ) -> None:
+        """`chosen`: the engine's own options."""
+        self._files, self._chosen = files, chosen
+        self._before, self._on = before_batch, on_batch
+
+    def translate_window(self, lines: Sequence[str | Request], *, details: Details = ()) -> list[Translation]:
+        """The n best translations of some lines, with what `details` asks for; DataError for a request with wishes."""
+        texts = [self._text(as_request(line)) for line in lines]
+        chosen = {**self._chosen, "details": tuple(details)}
+        found = self._files.lines(texts, chosen, before_call=self._before, on_call=self._on)
+        return [*map(_translation, found)]
+
+    def _text(self, request: Request) -> str:
+        for name, called in _WISHES.items():
+            if getattr(request, name):
+                raise request.error(refused_wish(called, self._files.file))
+        return request.text
+
+
+def _translation(line: Line) -> Translation:
+    result, lengths = line
+    return Translation(
+        result.source,
+        [
+            ScoredText(
+                found.text,
+                found.score,
+                found.tokens,
+                found.token_scores,
+                alignment=found.alignment,
+                attention_of_parts=found.attention_of_parts,
+            )
+            for found in result.n_best
+        ],
+        source_tokens=result.source_tokens,
+        unknown=result.unknown,
+        parts=max(1, len(lengths)),
+        sentences=max(1, len(lengths)) - (SPLIT in result.notes),
+        several=SEVERAL in result.notes,
+        longest_part=max(lengths, default=0),
+        has_ended=AT_LIMIT not in result.notes,
+        is_finite=NOT_FINITE not in result.notes,
+        source_pieces=result.source_pieces,
+    )
+
+
+def _check_of_files(arguments: argparse.Namespace) -> None:
+    """Raise ConfigError for options outside the search that a file cannot have."""
+    file = arguments.models[0]
+    if arguments.device == "cuda":
+        raise ConfigError(f"--device cuda: {file} is one file for the engine, which computes on the CPU")
+    if arguments.plugins:
+        raise ConfigError(f"--plugin: {file} is one file for the engine, which needs and takes no plugins")
+    for detail in getattr(arguments, "details", ()):
+        if detail in NOT_TOLD:
+            raise ConfigError(refused_wish(f"--with {detail}", file))
+    for name in ("prefix", "constraints"):
+        if getattr(arguments, name, None) is not None:
+            raise ConfigError(refused_wish(f"--{name}", file))
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise ConfigError(
+            f"WORLD_SIZE: {file} is one file for the engine, which translates in one process with all cores"
+        )
+
+
+def shortest_training(models: Sequence[LoadedModel]) -> LongestSource:
+    """The longest source that every model has seen in training."""
+    return min((model.longest_source for model in models), key=lambda longest: longest.tokens)
+
+
+def _open_runs(
+    arguments: argparse.Namespace,
+    *,
+    device: str | torch.device,
+    place: str,
+    scores: bool,
+    say: Callable[[str], object] | None,
+    before_batch: Callable[[], object] | None,
+    on_batch: Callable[[int], object],
+) -> Opened:
+    """Runs and model folders, on `device`."""
+    from nmt.data.sentences import lines_of_all
+    from nmt.interop.ensemble import load_models, names_of
+    from nmt.search import Translator
+
+    models = load_models(arguments.models, plugins=arguments.plugins, device=device, checkpoint=arguments.checkpoint)
+    loaded, *others = models
+    decoding = overridden(loaded.config.decoding, arguments, say=say)
+    translator = Translator(
+        loaded.model,
+        loaded.tokenizer,
+        decoding,
+        others=[other.model for other in others],
+        scores=scores,
+        before_batch=before_batch,
+        on_batch=on_batch,
+        lines=lines_of_all([model.lines for model in models]),
+    )
+    named = "" if decoding.search == AUTO else f"search {decoding.search}, "
+    size = SEARCHES.get(decoding.chosen_search).size(decoding)
+    fused = "" if decoding.language_model is None else f", with the language model {decoding.language_model}"
+    return Opened(
+        translator,
+        len(models),
+        decoding.n_best,
+        f"{names_of(models)} on {place}, {named}{size}{fused}, {translator.precision}",
+        (loaded.config.data.source_language, loaded.config.data.target_language),
+        shortest_training(models),
+        loaded.tokenizer.joined_target,
+    )

@@ -1,19 +1,26 @@
-"""The output of a command: standard output, or a file that appears only when it is complete."""
+"""The output of a command: standard output, or a file that appears only when it is complete; translations in it."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from nmt.cli.descriptors import NoReaderError, has_no_reader, require
 from nmt.errors import ConfigError, DataError
 from nmt.files import check_not_packed, naming
 from nmt.interop.run_layout import check_no_part
-from nmt.light.output import STDOUT, Written, descriptor_of, is_input
+from nmt.light.formats import FORMATS, as_pharaoh, without_alignment
+from nmt.light.output import STDOUT, Written, descriptor_of, is_input, is_one_file
+from nmt.light.results import Hypothesis, Result
+
+if TYPE_CHECKING:
+    from nmt.search import ScoredText, Translation
+    from nmt.search.values import Details
 
 
 @contextlib.contextmanager
@@ -112,3 +119,71 @@ def _without_reader(stream: BinaryIO) -> Iterator[None]:
     except BrokenPipeError:
         check_reader(stream)
         raise
+
+
+class Writer:
+    """Writes translations, one after the other."""
+
+    def __init__(self, output: BinaryIO, alignment: BinaryIO | None, *, form: str, details: Details) -> None:
+        """`form` is one of FORMATS; `details` are written in addition to text and score."""
+        self.output = output
+        self._alignment = alignment
+        self._written = FORMATS[form]
+        self._shows_alignment = "alignment" in details
+        self.details: Details = details if alignment is None else tuple(dict.fromkeys((*details, "alignment")))
+        """The details that each translation must have."""
+
+    def write(self, number: int, translation: Translation, *, n_best: int, notes: Sequence[str]) -> None:
+        """Write the translation of line `number`, counted from 0."""
+        result = as_result(translation)
+        if self._alignment is not None:
+            self._alignment.write(as_pharaoh(result).encode())
+            result = result if self._shows_alignment else without_alignment(result)
+        self.output.write(self._written(number, result, n_best=n_best, notes=notes).encode())
+
+    def flush(self) -> None:
+        """Flush the output."""
+        self.output.flush()
+        if self._alignment is not None:
+            self._alignment.flush()
+
+
+@contextlib.contextmanager
+def opened_writer(arguments: argparse.Namespace, *, inputs: Sequence[str], is_main: bool) -> Iterator[Writer]:
+    """A writer to the files of a command line; with several processes only the main one writes.
+
+    Raises the errors of `output_stream`, and ConfigError for two outputs in one file.
+    """
+    given: list[str | None] = [arguments.output, arguments.alignment]
+    output, alignment = (name if name is None or is_main else os.devnull for name in given)
+    if alignment is not None and is_one_file(output or STDOUT, alignment):
+        raise ConfigError(f"--alignment {alignment}: is also the output; choose another file")
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(output_stream(output, inputs=inputs, models=arguments.models))
+        aligned = None
+        if alignment is not None:
+            aligned = stack.enter_context(output_stream(alignment, inputs=inputs, models=arguments.models))
+        yield Writer(stream, aligned, form=arguments.format, details=arguments.details)
+
+
+def as_result(translation: Translation) -> Result:
+    """The parts of a translation that are written, without its notes."""
+    return Result(
+        translation.source,
+        [*map(_hypothesis, translation.hypotheses)],
+        source_pieces=translation.source_pieces,
+    )
+
+
+def _hypothesis(found: ScoredText) -> Hypothesis:
+    pairs, parts, heads = found.alignment, found.attention_of_parts, found.heads_of_parts
+    return Hypothesis(
+        found.text,
+        found.score,
+        found.tokens,
+        found.token_scores,
+        None if parts is None else tuple(part if isinstance(part, list) else part.tolist() for part in parts),
+        None if pairs is None else tuple((source, target) for source, target in pairs),
+        found.token_entropies,
+        None if heads is None else tuple({name: own.tolist() for name, own in part.items()} for part in heads),
+    )

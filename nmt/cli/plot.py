@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from nmt.cli.argument_types import any_text, names
+from nmt.cli.arguments import any_text, names
 from nmt.cli.common import execute, make_parser, say
 from nmt.cli.output import output_stream
 from nmt.cli.plot_maps import add_output, attention_parser, memory_parser

@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.argument_types import any_text, heads, names
+from nmt.cli.arguments import add_checkpoint, add_model, any_text, heads, names
 from nmt.cli.common import add_device, add_plugins, make_parser, say
-from nmt.cli.models import add_checkpoint, add_model
 from nmt.cli.output import output_stream
 from nmt.errors import ConfigError
 

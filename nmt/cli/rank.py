@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import feature_weights
+from nmt.cli.arguments import feature_weights
 from nmt.cli.common import add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.output import output_stream
 from nmt.config import import_plugins

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.argument_types import any_text, natural
+from nmt.cli.arguments import MODEL, add_checkpoint, any_text, natural
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser, say
-from nmt.cli.equal_texts import read_texts
-from nmt.cli.models import MODEL, add_checkpoint
+from nmt.cli.lines import read_texts
 from nmt.config import import_plugins
 from nmt.data.text import NotedLines, Undecodable
 from nmt.errors import ConfigError, DataError, NmtError, counted, missing, printable

@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from nmt.cli.argument_types import any_text, natural, positive, seed, temperature, top_p
+from nmt.cli.arguments import add_checkpoint, add_model, any_text, natural, positive, seed, temperature, top_p
 from nmt.cli.common import add_device, add_plugins, execute, make_parser, say
-from nmt.cli.models import add_checkpoint, add_model
 from nmt.errors import counted
 
 DESCRIPTION = """Draw lines of text from a language model. Each line is drawn independently, as if it followed the end

@@ -11,11 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import positive
+from nmt.cli.arguments import (
+    FIRST,
+    add_checkpoint,
+    add_ensemble,
+    add_models,
+    check_ensemble,
+    named_models,
+    positive,
+    with_ensemble,
+)
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser, say
-from nmt.cli.decoding_options import add_ensemble, check_ensemble, with_ensemble
 from nmt.cli.descriptors import require
-from nmt.cli.models import FIRST, add_checkpoint, add_models, named_models
 from nmt.cli.score_n_best import add_n_best, check_n_best, score_n_best
 from nmt.cli.score_text import add_text, check_text, score_text_file
 from nmt.cli.score_totals import BATCH_TOKENS, Sums
@@ -114,7 +121,7 @@ def score(arguments: argparse.Namespace) -> int:
     if arguments.text is not None:
         return score_text_file(arguments)
     # Imported late, so that --help and mistakes in the options do not load torch.
-    from nmt.cli.totals import shortest_training
+    from nmt.cli.opened import shortest_training
     from nmt.data.text import FilePair, Undecodable, count_pairs, read_pairs
     from nmt.interop.ensemble import load_models
     from nmt.search import score_pairs

@@ -9,10 +9,8 @@ from itertools import chain, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.argument_types import feature_name
+from nmt.cli.arguments import FIRST, check_ensemble, feature_name, named_models, with_ensemble
 from nmt.cli.common import EXIT_FAILURE, say
-from nmt.cli.decoding_options import check_ensemble, with_ensemble
-from nmt.cli.models import FIRST, named_models
 from nmt.cli.score_totals import BATCH_TOKENS
 from nmt.data.text import NotedLines
 from nmt.errors import ConfigError, DataError, counted

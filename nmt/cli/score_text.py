@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.argument_types import dynamic
+from nmt.cli.arguments import FIRST, dynamic, named_models
 from nmt.cli.common import EXIT_FAILURE, say
-from nmt.cli.models import FIRST, named_models
 from nmt.cli.score_totals import BATCH_TOKENS, Sums
 from nmt.errors import ConfigError, DataError, counted
 

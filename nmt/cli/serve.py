@@ -12,10 +12,21 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.argument_types import any_text, milliseconds, network, port, positive, seconds
+from nmt.cli.arguments import (
+    DECODING,
+    MODELS_OR_FILES,
+    add_checkpoint,
+    add_decoding,
+    any_text,
+    check_ensemble,
+    milliseconds,
+    network,
+    port,
+    positive,
+    search_options,
+    seconds,
+)
 from nmt.cli.common import ENDINGS, add_device, add_plugins, execute, make_parser
-from nmt.cli.decoding_options import DECODING, add_decoding, check_ensemble, search_options
-from nmt.cli.models import MODELS_OR_FILES, add_checkpoint
 from nmt.errors import ConfigError
 from nmt.serving.log import FORMATS, logged
 

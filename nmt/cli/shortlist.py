@@ -9,9 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import natural, positive
+from nmt.cli.arguments import add_checkpoint, add_model, natural, positive
 from nmt.cli.common import add_plugins, execute, make_parser, say
-from nmt.cli.models import add_checkpoint, add_model
 from nmt.errors import ConfigError, counted
 
 if TYPE_CHECKING:

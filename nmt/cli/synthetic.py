@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.cli.arguments import add_checkpoint, add_decoding, add_n_best, check_ensemble, overridden
 from nmt.cli.common import EXIT_FAILURE, Terminated, add_device, add_errors, add_plugins, say
-from nmt.cli.decoding_options import add_decoding, add_n_best, check_ensemble, overridden
-from nmt.cli.models import add_checkpoint
 from nmt.errors import counted
 from nmt.system import keep_more_kernels
 
 if TYPE_CHECKING:
-    from nmt.cli.bar import LinesBar
+    from nmt.cli.progress import LinesBar
     from nmt.config import Config
     from nmt.interop.model_dir import LoadedModel
     from nmt.synthetic.corpus import Translate
@@ -164,7 +163,7 @@ class Command:
         return translate
 
     def _bar(self, work: Work, progress: Progress) -> LinesBar:
-        from nmt.cli.bar import LinesBar
+        from nmt.cli.progress import LinesBar
 
         return LinesBar(
             work.texts.lines,

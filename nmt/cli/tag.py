@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from nmt.cli.arguments import add_model
 from nmt.cli.common import execute, make_parser
 from nmt.cli.labelling import Labelling, add_general, add_text
-from nmt.cli.models import add_model
 from nmt.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import minutes
+from nmt.cli.arguments import minutes
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
 from nmt.errors import ConfigError
 from nmt.system import CpuClock, columns, wrapped

@@ -6,19 +6,16 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING
 
-from nmt.cli.argument_types import details
+from nmt.cli.arguments import MODELS_OR_FILES, add_checkpoint, add_decoding, add_n_best, check_ensemble, details
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
-from nmt.cli.decoding_options import add_decoding, add_n_best, check_ensemble
-from nmt.cli.models import MODELS_OR_FILES, add_checkpoint
 from nmt.errors import ConfigError
 from nmt.interop.engine.opened import are_engine_files
 from nmt.system import keep_more_kernels
 
 if TYPE_CHECKING:
-    from nmt.cli.opened import Opened, OpenModels
+    from nmt.cli.opened import Opened
     from nmt.search import Request, Translation
     from nmt.search.values import Details
     from nmt.training.distributed import World
@@ -112,47 +109,33 @@ def build_parser() -> argparse.ArgumentParser:
 def translate(arguments: argparse.Namespace) -> int:
     """Load the model, and translate alone or together with the processes that torchrun started."""
     if are_engine_files(arguments.models):
-        from nmt.cli.opened_files import open_files
-
-        return _translate(arguments, _Alone(), open_files)
+        return _translate(arguments, _Alone())
     keep_more_kernels()
     # Imported late, so that --help and mistakes in the options do not load torch.
     from nmt.training.distributed import connected
 
     with connected(arguments.device) as world:
-        from nmt.cli.opened_runs import open_runs
         from nmt.training.allocator import keep_large_blocks
 
         keep_large_blocks()
-        return _translate(arguments, world, partial(open_runs, device=world.device))
-
-
-class Processes(Protocol):
-    """The processes that translate together: `nmt.training.distributed.World`, or this process alone."""
-
-    @property
-    def size(self) -> int:
-        """Number of processes."""
-
-    @property
-    def is_main(self) -> bool:
-        """Whether this process writes."""
+        return _translate(arguments, world)
 
 
 class _Alone:
+    """This process without the package of torch, in place of a `World`."""
+
     size = 1
     is_main = True
+    device = "cpu"
 
 
-def _translate(arguments: argparse.Namespace, world: Processes, open_models: OpenModels) -> int:
+def _translate(arguments: argparse.Namespace, world: World | _Alone) -> int:
     """Read, translate and write, window by window; several processes translate a part each, and rank 0 writes."""
-    from nmt.cli.bar import bar_for
-    from nmt.cli.lines import input_windows
-    from nmt.cli.output import check_reader
-    from nmt.cli.prompt import HINT, prompt_for
+    from nmt.cli.lines import HINT, input_windows, prompt_for
+    from nmt.cli.opened import open_models
+    from nmt.cli.output import check_reader, opened_writer
+    from nmt.cli.progress import Totals, bar_for
     from nmt.cli.requests import RequestReader
-    from nmt.cli.totals import Totals
-    from nmt.cli.written import opened_writer
     from nmt.data.text import Undecodable
     from nmt.library.translator import WINDOW
 
@@ -179,6 +162,7 @@ def _translate(arguments: argparse.Namespace, world: Processes, open_models: Ope
         bar = bar_for(path, writer.output, wanted=tell is _log, processes=world.size)
         opened = open_models(
             arguments,
+            device=world.device,
             place=_place(world),
             scores=arguments.format != "text",
             say=tell,
@@ -208,29 +192,30 @@ def _translate(arguments: argparse.Namespace, world: Processes, open_models: Ope
     return totals.exit_code
 
 
-def _check_inputs(paths: Sequence[str | None], world: Processes) -> None:
+def _check_inputs(paths: Sequence[str | None], world: World | _Alone) -> None:
     """Check that all processes read the same files."""
-    if world.size > 1:
+    if not isinstance(world, _Alone):
         from nmt.cli.across_processes import check_input
 
         for path in paths:
-            check_input(path, world=cast("World", world))
+            check_input(path, world=world)
 
 
 def _translations(
-    opened: Opened, lines: Sequence[str | Request], details: Details, world: Processes
+    opened: Opened, lines: Sequence[str | Request], details: Details, world: World | _Alone
 ) -> Sequence[Translation]:
     """The translations of `lines`; with several processes on rank 0 only."""
-    if world.size == 1:
+    if isinstance(world, _Alone):
         return opened.translator.translate_window(lines, details=details)
     from nmt.cli.across_processes import translate_across_processes
 
-    return translate_across_processes(opened.translator, lines, details, world=cast("World", world))
+    return translate_across_processes(opened.translator, lines, details, world=world)
 
 
-def _place(world: Processes) -> str:
-    device: Any = getattr(world, "device", "cpu")
-    return str(device) if world.size == 1 else f"{device.type}, {world.size} processes"
+def _place(world: World | _Alone) -> str:
+    if isinstance(world, _Alone) or world.size == 1:
+        return str(world.device)
+    return f"{world.device.type}, {world.size} processes"
 
 
 def _log(message: str) -> None:

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nmt.cli.arguments import add_checkpoint, add_model
 from nmt.cli.common import add_debug, add_plugins, execute, make_parser, path_of_place
-from nmt.cli.models import add_checkpoint, add_model
 from nmt.errors import printable
 
 DESCRIPTION = """Convert models of Zero (github.com/bzhangGo/zero) to model directories, which nmt-translate, nmt-eval,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.cli import argument_types, translate
+from nmt.cli import arguments, translate
 from nmt.cli.across_processes import _packed, _unpacked
 from nmt.interop.model_dir import load_model
 from nmt.search import Translator
@@ -24,7 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_adds_its_keys(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert argument_types.DETAILS == DETAILS
+    assert arguments.DETAILS == DETAILS
     (tmp_path / "text").write_text("\n".join(LINES))
     options = [str(run), "-i", str(tmp_path / "text"), "--format", "jsonl", "--n-best", "2", "--split-long", "4"]
     keys = {name: name for name in DETAILS} | {"scores": "token_scores", "entropies": "token_entropies"}

@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from nmt.cli.decoding_options import overridden
-from nmt.cli.option_names import worded
+from nmt.cli.arguments import overridden, worded
 from nmt.cli.translate import build_parser
 from nmt.config.schema import DecodingConfig
 from nmt.errors import SettingError

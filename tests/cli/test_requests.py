@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nmt.cli import evaluate, score, translate
-from nmt.cli.argument_types import ensemble_weights
+from nmt.cli.arguments import ensemble_weights
 from nmt.cli.requests import RequestReader
 from nmt.errors import DataError
 from nmt.search import Request

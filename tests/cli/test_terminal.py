@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from nmt.cli import distill, evaluate, translate
-from nmt.cli.bar import LinesBar
 from nmt.cli.lines import line_count
+from nmt.cli.progress import LinesBar
 from nmt.errors import DataError
 from nmt.synthetic import corpus
 from nmt.synthetic.output import Writer

@@ -1,0 +1,370 @@
+"""Arguments that several commands have: their types, MODEL, the table of decoding options; and how errors call them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import ipaddress
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from nmt.data.text import NotUtf8Error
+from nmt.errors import ConfigError, NmtError, SettingError, refused, shown
+from nmt.light.options import NONE, OPTIONS, Option, as_keys, command_option
+from nmt.light.pretrained import names as pretrained_names
+from nmt.limits import LARGEST, MOST, MOST_MINUTES
+
+if TYPE_CHECKING:
+    from nmt.config import DecodingConfig
+
+N = TypeVar("N", int, float)
+_DIGITS = 30
+
+LARGEST_RATIO = 1e6
+
+DETAILS = OPTIONS["details"].choices
+
+WORDS = "words"
+"""The feature that every n-best list has: `nmt.evaluation.ranking`."""
+
+
+def any_text(value: str) -> str:
+    """Text as it is, where an argument without a type is the name of a file, in which `~` is the home directory."""
+    return value
+
+
+def details(text: str) -> tuple[str, ...]:
+    """Names of details of a translation, separated by commas."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in DETAILS:
+            raise argparse.ArgumentTypeError(refused("", name, DETAILS, problem="is not known"))
+    return names
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names separated by commas, each at most once."""
+    return tuple(dict.fromkeys(name for name in map(str.strip, text.split(",")) if name))
+
+
+def feature_name(text: str) -> str:
+    """The name of a feature of an n-best list."""
+    if not text or any(letter.isspace() or letter in "=,|" for letter in text):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a name; a name has no spaces and none of = , |")
+    if text == WORDS:
+        raise argparse.ArgumentTypeError(
+            f"'{WORDS}' is the name that nmt-rank gives to the number of words; choose another name"
+        )
+    return text
+
+
+def feature_weights(text: str) -> dict[str, float]:
+    """`NAME=NUMBER` separated by commas, each name at most once."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not name or not equals or name in found:
+            twice = "is given twice" if name in found else "is not NAME=NUMBER"
+            raise argparse.ArgumentTypeError(f"{shown(part)} {twice}; write for example score=1,lm=0.3")
+        wanted = f"a number from {-LARGEST:g} to {LARGEST:g}"
+        found[name] = _number(value, float, lambda number: abs(number) <= LARGEST, wanted)
+    return found
+
+
+def heads(text: str) -> str | tuple[int, ...]:
+    """`mean`, `all`, or numbers from 1, separated by commas."""
+    if text in ("mean", "all"):
+        return text
+    try:
+        return tuple(dict.fromkeys(positive(number) for number in text.split(",")))
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not mean, all, or numbers of heads such as 1,3") from None
+
+
+def positive(text: str) -> int:
+    """A whole number of 1 or more."""
+    return _whole(text, 1, MOST)
+
+
+def whole_of(option: Option) -> Callable[[str], int | str]:
+    """The type of an option that is a whole number, or one of its words."""
+    also = "".join(f", or {word}" for word in option.words)
+
+    def read(text: str) -> int | str:
+        return text if text in option.words else _whole(text, int(option.least), int(option.most), also=also)
+
+    return read
+
+
+def number_of(option: Option) -> Callable[[str], float]:
+    """The type of an option that is a number."""
+    return lambda text: _number(text, float, lambda a: option.least <= a <= option.most, option.allowed())
+
+
+def natural(text: str) -> int:
+    """A whole number of 0 or more."""
+    return _whole(text, 0, MOST)
+
+
+def seed(text: str) -> int:
+    """A seed of NumPy's generator."""
+    return _whole(text, 1, 2**32 - 1)
+
+
+def resamples(text: str) -> int:
+    """Number of resamples of a test set; each needs memory."""
+    return _whole(text, 1, 10**6)
+
+
+def ensemble_weights(text: str) -> list[float] | str:
+    """Numbers above 0, separated by commas, or `none`."""
+    if text == NONE:
+        return text
+    wanted = f"one number above 0 for each model, such as 2,1, or {NONE}"
+    try:
+        return [_number(part, float, lambda weight: 0 < weight <= LARGEST, wanted) for part in text.split(",")]
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not {wanted}") from None
+
+
+def minutes(text: str) -> float:
+    """A number of minutes above 0."""
+    wanted = f"a number of minutes above 0 and at most {MOST_MINUTES:,}"
+    return _number(text, float, lambda number: 0 < number <= MOST_MINUTES, wanted)
+
+
+def port(text: str) -> int:
+    """A TCP port; 0: any free port."""
+    return _whole(text, 0, 65_535)
+
+
+def network(text: str) -> str:
+    """An IP address, or the addresses of a network."""
+    try:
+        return str(ipaddress.ip_network(text.strip()))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is not an address such as 127.0.0.1, or a network such as 10.0.0.0/8"
+        ) from None
+
+
+def seconds(text: str) -> float:
+    """A number of seconds above 0, at most a day."""
+    wanted = "a number of seconds above 0 and at most 86,400"
+    return _number(text, float, lambda number: 0 < number <= 86_400, wanted)
+
+
+def milliseconds(text: str) -> float:
+    """A number of milliseconds, at most a second."""
+    return _number(text, float, lambda number: 0 <= number <= 1000, "a number of milliseconds from 0 to 1,000")
+
+
+def share(text: str) -> float:
+    """A fraction."""
+    return _number(text, float, lambda number: 0 <= number <= 1, "a number from 0 to 1")
+
+
+def ratio(text: str) -> float:
+    """Largest ratio of two lengths."""
+    return _number(text, float, lambda number: 1 <= number <= LARGEST_RATIO, f"a number from 1 to {LARGEST_RATIO:g}")
+
+
+def dynamic(text: str) -> tuple[float, float]:
+    """A rate of dynamic evaluation, optionally followed by a comma and a decay."""
+    rate, _, decay = text.partition(",")
+    return (
+        _number(rate, float, lambda value: 0 < value <= LARGEST, "a number above 0"),
+        _number(decay or "0", float, lambda value: 0 <= value <= 1, "a number from 0 to 1"),
+    )
+
+
+def temperature(text: str) -> float:
+    """The temperature: log-probabilities are divided by it."""
+    return _number(text, float, lambda value: 0 < value <= LARGEST, "a number above 0")
+
+
+def top_p(text: str) -> float:
+    """A probability above 0."""
+    return _number(text, float, lambda value: 0 < value <= 1, "a number above 0 and at most 1")
+
+
+def _whole(text: str, least: int, most: int, *, also: str = "") -> int:
+    wanted = f"a whole number of {least} or more" if most == MOST else f"a whole number from {least} to {most:,}"
+    return _number(text, _integer, lambda number: least <= number <= most, wanted + also)
+
+
+def _integer(text: str) -> int:
+    if len(text) > _DIGITS:  # Python itself limits integers to some thousands of digits
+        raise ValueError
+    return int(text)
+
+
+def _number(text: str, kind: Callable[[str], N], allowed: Callable[[N], bool], wanted: str) -> N:
+    with contextlib.suppress(ValueError):
+        number = kind(text)
+        if allowed(number):
+            return number
+    raise argparse.ArgumentTypeError(f"{shown(text)} is not {wanted}")
+
+
+MODEL = "run directory, checkpoint in it, or output of nmt-average, nmt-convert or nmt-export"
+SEVERAL = "; the probabilities of several models are averaged"
+MODELS = MODEL + SEVERAL
+MODELS_OR_FILES = f"{MODEL} (folder or file), or a model of nmt's own ({', '.join(pretrained_names())}){SEVERAL}"
+"""For commands that also accept files for the engine."""
+RUN = "run directory of nmt-train"
+FIRST = "write it before the options, because an option with several values would take it"
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the one MODEL of a command, as `arguments.model`."""
+    parser.add_argument("model", metavar="MODEL", help=MODEL)
+
+
+def add_models(parser: argparse.ArgumentParser, *, help: str = MODELS) -> None:
+    """Add MODEL..., which are one ensemble, and their alias `--model`; `named_models` reads both."""
+    parser.add_argument("models", metavar="MODEL", nargs="*", help=help)
+    parser.add_argument(
+        "--model", dest="models_by_option", metavar="MODEL", nargs="+", default=[], help="alias of MODEL"
+    )
+
+
+def named_models(arguments: argparse.Namespace) -> list[str]:
+    """The models that a command line names, in either way; empty if none.
+
+    Raises:
+        ConfigError: models are given in both ways, so that their order is unclear.
+    """
+    if arguments.models and arguments.models_by_option:
+        listed = " ".join(arguments.models_by_option)
+        raise ConfigError(f"--model {listed}: MODEL {' '.join(arguments.models)} is also given; use one of the two")
+    return arguments.models or arguments.models_by_option
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    """Add `--checkpoint`."""
+    parser.add_argument(
+        "--checkpoint", metavar="STEP|best|last", default="best", help="checkpoint of each run to use (default: best)"
+    )
+
+
+DECODING: Final = tuple(name for name, option in OPTIONS.items() if option.is_key)
+"""Options of a command line that are keys of the section `decoding`."""
+_WITH_OPTION: Final = tuple(name for name in DECODING if name != "n_best")
+"""`n_best` has a place of its own among the options of each command."""
+_ENSEMBLE: Final = ("ensemble_weights", "ensemble_mean")
+
+
+def add_decoding(group: argparse._ActionsContainer, names: Sequence[str] = _WITH_OPTION) -> None:
+    """Add options of the table to a command that translates; `overridden` reads them, and `n_best`."""
+    for name in names:
+        group.add_argument(command_option(name), dest=name, help=OPTIONS[name].help, **_reading(OPTIONS[name]))
+
+
+def add_n_best(group: argparse._ActionsContainer, *, help: str | None = None, default: int | None = None) -> None:
+    """Add --n-best."""
+    option = OPTIONS["n_best"]
+    help = help or f"{option.meaning}; a smaller beam is widened"
+    read = whole_of(OPTIONS["beam_size"])  # which is widened to it
+    group.add_argument("--n-best", metavar=option.metavar, type=read, default=default, help=help)
+
+
+def _reading(option: Option) -> dict[str, Any]:
+    """How argparse reads the value of an option."""
+    readers = {"whole": whole_of, "number": number_of, "weights": lambda _: ensemble_weights}
+    if option.kind == "flag":
+        return {"action": argparse.BooleanOptionalAction}
+    if option.kind == "choice":
+        return {"choices": option.choices}
+    if option.kind == "pairs":
+        return {"metavar": option.metavar, "action": "append"}
+    return {"metavar": option.metavar} | ({"type": readers[option.kind](option)} if option.kind in readers else {})
+
+
+def add_ensemble(group: argparse._ActionsContainer) -> None:
+    """Add the options of an ensemble, which scoring has, too."""
+    add_decoding(group, _ENSEMBLE)
+
+
+def check_ensemble(arguments: argparse.Namespace, *, models: int) -> None:
+    """Raise ConfigError for ensemble options that do not fit the number of models."""
+    weights = arguments.ensemble_weights
+    if weights not in (None, NONE) and len(weights) != models:
+        from nmt.search.ensemble import wrong_number
+
+        raise ConfigError(f"--ensemble-weights: {wrong_number(len(weights), models=models)}")
+    if arguments.ensemble_mean is not None and models == 1:
+        raise ConfigError("--ensemble-mean: there is only 1 model; give several")
+
+
+def with_ensemble(decoding: DecodingConfig, arguments: argparse.Namespace) -> DecodingConfig:
+    """`decoding` changed by the options of `add_ensemble`."""
+    given = {name: getattr(arguments, name) for name in _ENSEMBLE if getattr(arguments, name) is not None}
+    return dataclasses.replace(decoding, **as_keys(given))
+
+
+def overridden(
+    decoding: DecodingConfig, arguments: argparse.Namespace, *, say: Callable[[str], object] | None = None
+) -> DecodingConfig:
+    """The decoding settings of a model, changed by a command line; `say` as in `changed_decoding`."""
+    from nmt.config.changed import changed_decoding
+
+    changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
+    changes = as_keys(changes)
+    if "search_options" in changes:
+        given = search_options(changes.pop("search_options"))
+        plain = changed_decoding(decoding, changes, option=command_option)
+        # plain: without the saved search's options if another search is chosen
+        changes["search_options"] = {**plain.search_options, **given}
+    return changed_decoding(decoding, changes, option=command_option, say=say)
+
+
+def search_options(given: Sequence[str]) -> dict[str, Any]:
+    """Search options from KEY=VALUE; values are YAML, as for --set."""
+    from nmt.config.yaml12 import read_yaml
+
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--search-option {shown(text)[1:-1]}: must be KEY=VALUE, such as temperature=0.7")
+        if key.strip() in found:
+            raise ConfigError(f"--search-option {key.strip()}: given twice")
+        try:
+            found[key.strip()] = read_yaml(value, origin="value").value
+        except ConfigError as error:
+            message = str(error).removeprefix("value: ").removeprefix("line 1: ")
+            raise ConfigError(f"--search-option {key.strip()}: {message}") from None
+    return found
+
+
+_SECTION = "decoding."
+_OF_SEARCH = "search_options."
+
+
+def option_of(name: str) -> str:
+    """The option that gives the argument `name`."""
+    return "--plugin" if name == "plugins" else command_option(name)
+
+
+def worded(error: NmtError, arguments: argparse.Namespace) -> str:
+    """The message of an error for the user of a command line.
+
+    Each setting that was given as an option is called by that option, one of the saved configuration by its key.
+    """
+    if isinstance(error, SettingError):
+        return error.said(lambda key: _given_as(key, arguments))
+    if isinstance(error, NotUtf8Error) and hasattr(arguments, "errors"):
+        return f"{error}, or see --errors"
+    return str(error)
+
+
+def _given_as(key: str, arguments: argparse.Namespace) -> str:
+    name = key.removeprefix(_SECTION)
+    if name.startswith(_OF_SEARCH):
+        name = name.removeprefix(_OF_SEARCH)
+        options = getattr(arguments, "search_options", None) or ()
+        given = {text.partition("=")[0].strip() for text in options}
+        return f"{option_of('search_options')} {name}" if name.partition(".")[0] in given else key
+    return option_of(name) if getattr(arguments, name, None) not in (None, []) else key
