@@ -196,7 +196,7 @@ def cudnn_layer(bench: Bench, x: Tensor) -> Row:
 def attention_loop(unit: str, bench: Bench, shapes: Shapes) -> Iterator[Row]:
     """The loop of the decoder's first layer in a training step."""
     from nmt.models.decoder import AttentionRNN
-    from nmt.ops import graphs, memory_product
+    from nmt.ops import graphs, product
 
     batch, source, target, hidden = shapes.attention
     model = AttentionRNN(partial(CELLS.get(unit), hidden_size=hidden), hidden, hidden).to(bench.device)
@@ -220,7 +220,7 @@ def attention_loop(unit: str, bench: Bench, shapes: Shapes) -> Iterator[Row]:
         found = {}
         for once, limit in ((True, float("inf")), (False, float("-inf"))):
             graphs._recorder.cache_clear()  # its graphs were recorded with another limit
-            with selected(bench.fast), patch.object(memory_product, "MOVED_MEANWHILE", limit):
+            with selected(bench.fast), patch.object(product, "MOVED_MEANWHILE", limit):
                 found[once] = both_ways(bench, run, leaves)[1]
         graphs._recorder.cache_clear()
         ratio, details = found[False] / found[True], {"us": {str(once): us for once, us in found.items()}}

@@ -159,7 +159,7 @@ def atr_cases() -> Iterator[Case]:
 
 def attention_cases() -> Iterator[Case]:
     """Attention: a short source with wide heads, also in a loop; a longer one; the longest, with the most registers."""
-    from nmt.ops.attention import kernels
+    from nmt.ops.attention import triton as kernels
     from nmt.ops.attention.triton import MEMORY_BLOCKS, MEMORY_WARPS, MOST_SOURCE, WARPS, block_rule
 
     sizes = [(32, 1024), (128, 512), (MOST_SOURCE, 2048)]

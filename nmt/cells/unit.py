@@ -11,9 +11,8 @@ from nmt.cells.base import Cell
 from nmt.cells.initializers import INIT_RANGE
 from nmt.cells.state import CellState
 from nmt.ops.dropout import layer_dropout, of_parameters
-from nmt.ops.layer_norm import layer_norm_parts
 from nmt.ops.matrices.training import linear
-from nmt.ops.recurrence import Recurrent, at_least_fp32
+from nmt.ops.recurrence import Recurrent, at_least_fp32, layer_norm_parts
 from nmt.ops.sequence import sequence, step
 from nmt.ops.unit import GateValues, Projection, Unit
 

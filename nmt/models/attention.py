@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from nmt.cells import as_initializer
 from nmt.models.parts import Linear, initialize
-from nmt.ops.attention import additive_attention
-from nmt.ops.attention.native import attend_native, powers_of
+from nmt.ops.attention import additive_attention, attend_native, powers_of
 from nmt.ops.dispatch import use_native
 from nmt.ops.loop import Attention, Memory
 from nmt.ops.recurrence import at_least_fp32, product_type
@@ -34,7 +33,7 @@ class AttentionMemory(NamedTuple):
     penalty: Tensor
     """[B, 1, 1, S], 0 at words, -1e8 at padding; added to the scores"""
     powers: Tensor | None = None
-    """[B, G, S, M/G], what the C kernels need of the keys when no gradient is; see `nmt.ops.attention.native`"""
+    """[B, G, S, M/G], what the C kernels need of the keys when no gradient is; see `nmt.ops.attention`"""
 
     @property
     def attended(self) -> Memory:

@@ -14,7 +14,7 @@ from nmt.models.attention import PADDING_PENALTY, AttentionMemory, padding_penal
 from nmt.models.decoder import Decoder, Memories, States, Weights
 from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput, MakeCell
 from nmt.models.parts import Dropout, InitialStates, Linear, Readout
-from nmt.ops.dot_attention import attend
+from nmt.ops.attention import dot_attention
 from nmt.ops.recurrence import at_least_fp32, product_type
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class SourceAttention(nn.Module):
     def step(self, x: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
         """x [B, K, size], the next word of K hypotheses of each sentence: what is added, and weights [B, G, K, S]."""
         query = self.query(x).to(memory.keys.dtype)
-        found, weights = attend(query, memory.keys, memory.values, penalty=memory.penalty)
+        found, weights = dot_attention(query, memory.keys, memory.values, penalty=memory.penalty)
         return self.out(found), weights
 
 

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from nmt.cells import Cell, as_initializer
 from nmt.errors import ConfigError
 from nmt.ops.dropout import layer_dropout
-from nmt.ops.layer_norm import layer_norm
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
 from nmt.ops.matrices.training import linear
-from nmt.ops.recurrence import product_type
+from nmt.ops.recurrence import layer_norm, product_type
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ from nmt.ops.sequence import first_state, kernels_of, product_dtype, sequence
 from nmt.ops.unit import Unit
 
 ATTENTIONS: Final = {
-    False: "nmt.ops.attention.native:AttentionKernel",
+    False: "nmt.ops.attention:AttentionKernel",
     True: "nmt.ops.attention.triton:AttentionKernel",
 }
 """The attention classes, by whether the kernels' loops are recorded: in C (False) and in Triton (True)."""

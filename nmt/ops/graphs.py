@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.ops.sizes import next_size
+from nmt.ops.recurrence import next_size
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.ops import graphs, memory_product
+from nmt.ops import graphs, product
 from nmt.ops.kernel import Kernel, Sizes, States, Step, steps_of
 from nmt.ops.native import in_one_team
 from nmt.ops.product import Product
@@ -201,7 +201,7 @@ class Attended:
         self, attention: Any, own: Attention, below: Unit, room: Room, *, weights: Tensor, contexts: Tensor,
         multiplied: bool,
     ) -> None:  # fmt: skip
-        """`weights` [T, B, G, S] and `contexts` [T, B, M] are written. `multiplied`: see `nmt.ops.memory_product`."""
+        """`weights` [T, B, G, S] and `contexts` [T, B, M] are written. `multiplied`: see `nmt.ops.product`."""
         self.attention, self._below, self._multiplied = attention, below, multiplied
         self.weights, self.contexts = weights, contexts
         sizes, (length, batch) = room.sizes, contexts.shape[:2]
@@ -246,8 +246,8 @@ class Attended:
         self.d_inputs = self.d_products.unsqueeze(2).unbind()
         self._outer = [None] * len(self._d_steps) if outer is None else outer.unbind()
         self._d_below = self.queries.new_empty(self.queries.size(1), 1, self.query.inputs)
-        for product in (self.query, self.context):
-            product.start_backward()
+        self.query.start_backward()
+        self.context.start_backward()
 
     def backward(self, t: int, below: States) -> Tensor | None:
         """See `Aligned.backward`."""
@@ -312,7 +312,7 @@ class Loop:
     def __init__(self, plan: Plan, given: Given, *, kept: Sequence[Tensor] | None = None) -> None:
         self.plan, self.given = plan, given
         self.multiplied: Tensor | None = None
-        """See `nmt.ops.memory_product`."""
+        """See `nmt.ops.product`."""
         batch, length = given.x.shape[:2]
         self.sizes = Sizes(length, batch, given.first.size(-1), plan.dtype, given.x.device)
         self.room = Room(self.sizes, kept, shared=plan.shared)
@@ -345,7 +345,7 @@ class Loop:
         self.weights = self.room.take(length, batch, count * heads, source, dtype=torch.float32)
         self.contexts = self.room.take(length, batch, count * heads * width)
         if self.plan.attention.takes_wide_values and count == 1:
-            self.multiplied = memory_product.multiplied(memory.values, levels[0].context)
+            self.multiplied = product.multiplied(memory.values, levels[0].context)
         attentions = self._attentions(memory.values if self.multiplied is None else self.multiplied)
         room = zip(levels, attentions, cells, self.weights.chunk(count, 2), self.contexts.chunk(count, 2), strict=False)
         for level, attention, below, weights, contexts in room:
@@ -392,7 +392,7 @@ class Loop:
         results = [_batch_first(h, self.given.x.dtype), self.states.parts[:, self.end].clone()]
         if self.given.memory is not None:
             if self.multiplied is not None:
-                memory_product.write_contexts(self.weights, self.given.memory.values, out=self.contexts)
+                product.write_contexts(self.weights, self.given.memory.values, out=self.contexts)
             results.append(_batch_first(self.contexts, self.contexts.dtype))
         return [*results, *self.room.kept]
 
@@ -426,7 +426,7 @@ class Loop:
         if d_contexts is not None:
             outer = d_contexts.transpose(0, 1).chunk(count, -1)
         if d_contexts is not None and self.multiplied is not None and self.given.memory is not None:
-            outer = [memory_product.weights_gradient(d_contexts.transpose(0, 1), self.given.memory.values)]
+            outer = [product.weights_gradient(d_contexts.transpose(0, 1), self.given.memory.values)]
         d_scores = torch.empty_like(self.weights).chunk(count, 2)
         for source, scores, own in zip(attended, d_scores, outer, strict=True):
             source.start_backward(scores, own)

@@ -1,16 +1,36 @@
-"""Common parts of recurrences: types, rows, masks, directions and, in plain PyTorch, the recurrent product."""
+"""Small things that all operations share: layer norm, types, rows, sizes, masks, directions, the recurrent product."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.layer_norm import layer_norm_parts
 from nmt.ops.tracing import traced
+
+EPSILON = 1e-8
+
+
+def layer_norm(x: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
+    """scale * (x - mean) / sqrt(variance + 1e-8) + offset over the last axis (Ba et al. 2016).
+
+    x [..., N], scale and offset [N]. The variance is the population variance. Computed and returned
+    in at least fp32, because 1e-8 has no effect in bf16.
+    """
+    dtype = torch.promote_types(scale.dtype, torch.float32)
+    return F.layer_norm(x.to(dtype), scale.shape, scale.to(dtype), offset.to(dtype), EPSILON)
+
+
+def layer_norm_parts(x: Tensor, scale: Tensor, offset: Tensor, *, widths: Sequence[int]) -> Tensor:
+    """Normalise consecutive parts of x [..., N] separately; their `widths` add up to N."""
+    if len(widths) == 1:
+        return layer_norm(x, scale, offset)
+    parts = zip(*(torch.split(tensor, list(widths), -1) for tensor in (x, scale, offset)), strict=True)
+    return torch.cat([layer_norm(*part) for part in parts], -1)
+
 
 State = tuple[Tensor, ...]
 """The state carried from one time step to the next: tensors [N, H], h first."""
@@ -75,3 +95,22 @@ def live_rows(mask: Tensor | None, *, length: int) -> Sequence[Tensor | None]:
     if mask.is_cuda or traced():
         return columns
     return [None if full else column for full, column in zip(mask.all(0).tolist(), columns, strict=True)]
+
+
+ALIGNED: Final = 64
+"""Number of values: 128 bytes in bf16, the amount that a GPU reads at once."""
+
+
+def next_size(count: int, *, an_octave: int) -> int:
+    """The smallest allowed size not less than `count`. All sizes up to 2 * an_octave are allowed, then an_octave sizes
+    from each power of two to the next; an_octave is a power of two."""
+    unit = 1 << max(0, count.bit_length() - an_octave.bit_length())
+    return -(-count // unit) * unit
+
+
+def aligned_rows(rows: int, width: int, *, like: Tensor) -> Tensor:
+    """An uninitialised tensor [rows, width] of the type of `like`, whose rows begin at multiples of ALIGNED values.
+
+    Kernels and matrix products can then read and write several values with one instruction, for any width.
+    """
+    return like.new_empty(rows, -(-width // ALIGNED) * ALIGNED)[:, :width]

@@ -10,9 +10,16 @@ from torch import Tensor
 
 from nmt.ops.dispatch import load, no_kernel, runs_triton, use_native
 from nmt.ops.kernel import Kernel, Sizes, States, Step
-from nmt.ops.layer_norm import layer_norm_parts
 from nmt.ops.loop import Given, run_loop
-from nmt.ops.recurrence import State, at_least_fp32, live_rows, product_type, readable_rows, time_order
+from nmt.ops.recurrence import (
+    State,
+    at_least_fp32,
+    layer_norm_parts,
+    live_rows,
+    product_type,
+    readable_rows,
+    time_order,
+)
 from nmt.ops.unit import Projection, Unit
 
 

@@ -129,5 +129,5 @@ def store_row(p, x, o, H):  # type: ignore[no-untyped-def]
 @triton.jit
 def inverse_deviation(squares, width):  # type: ignore[no-untyped-def]
     """1 / deviation of `width` values from the sum of their squared distances to the mean, as in
-    `nmt.ops.layer_norm`."""
+    `nmt.ops.recurrence.layer_norm`."""
     return 1.0 / tl.sqrt(squares / width + 1e-8)

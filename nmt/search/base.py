@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt.config.options import component_options
 from nmt.errors import SettingError
-from nmt.ops.sizes import next_size
+from nmt.ops.recurrence import next_size
 from nmt.registry import SEARCHES
 from nmt.search.ruled import RuledModel
 from nmt.search.values import Hypothesis

@@ -15,8 +15,7 @@ from nmt.data import PAD
 from nmt.errors import SettingError, counted
 from nmt.models.base import Seq2Seq, drop_padding_columns
 from nmt.models.parts import OutputWords
-from nmt.ops.matrices.best_words import BestWords, Choice, best_words
-from nmt.ops.matrices.top import log_probabilities
+from nmt.ops.matrices.best_words import BestWords, Choice, best_words, log_probabilities
 from nmt.search.ruled import SearchState
 
 MeanOf = Literal["probabilities", "log_probabilities"]

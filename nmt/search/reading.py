@@ -17,7 +17,7 @@ from nmt.data.text import is_empty
 from nmt.data.windows import windows
 from nmt.models.base import Seq2Seq
 from nmt.models.record import UnitRecord, attention_names, record
-from nmt.ops.matrices.top import log_probabilities
+from nmt.ops.matrices.best_words import log_probabilities
 from nmt.search.ensemble import EQUAL, EnsembleMean, RunningMean, mean_nll
 from nmt.search.values import WINDOW, Hypothesis
 

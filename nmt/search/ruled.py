@@ -16,8 +16,7 @@ from torch import Tensor
 
 from nmt.data.vocabulary import EOS
 from nmt.models.language_model import States
-from nmt.ops.matrices.best_words import BestWords, Choice, best_words
-from nmt.ops.matrices.top import log_probabilities
+from nmt.ops.matrices.best_words import BestWords, Choice, best_words, log_probabilities
 from nmt.search.fusion import Fusion, taken
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from torch import Tensor
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import counted
 from nmt.light.options import OPTIONS
-from nmt.ops.matrices.top import top
+from nmt.ops.matrices.best_words import top
 from nmt.registry import SEARCHES
 from nmt.search.base import Search, rows_to_keep
 from nmt.search.beam import positive

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from nmt.models.base import PAD, Normalization, Seq2Seq, loss_weights
 from nmt.ops.dropout import current, masked_by
+from nmt.ops.linear_cross_entropy import Loss as Smoothed
 from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy, linear_r_drop
-from nmt.ops.linear_cross_entropy.reference import Loss as Smoothed
 from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import LOSSES
 from nmt.training.distributed import World
@@ -124,7 +124,7 @@ class TrainingBatch:
 def cross_entropy(logits: Tensor, words: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
     """The cross entropy [N] of logits [N, V] and words [N] in nats, smoothed as nmt does it.
 
-    With smoothing the entropy of the wanted distribution is subtracted: see `nmt.ops.linear_cross_entropy.reference`.
+    With smoothing the entropy of the wanted distribution is subtracted: see `nmt.ops.linear_cross_entropy`.
     """
     loss, log_p = Smoothed.smoothed(logits.size(-1), label_smoothing), torch.log_softmax(logits, -1)
     losses = -loss.confidence * log_p.gather(-1, words.unsqueeze(-1)).squeeze(-1) + loss.constant

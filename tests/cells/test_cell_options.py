@@ -24,7 +24,7 @@ from nmt.cells import (
     MinLSTM,
     reorder_state,
 )
-from nmt.ops.layer_norm import layer_norm
+from nmt.ops.recurrence import layer_norm
 from nmt.registry import CELLS
 
 UNITS = ["atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "rnn", "sru", "ssru"]

@@ -15,7 +15,7 @@ from nmt.models.base import Seq2Seq
 from nmt.models.parts import Dropout, number_layers
 from nmt.ops import native
 from nmt.ops.dispatch import selected
-from nmt.ops.dropout import Draw, Masks, batch_key, draws, masked_by
+from nmt.ops.dropout import Draw, Masks, batch_key, masked_by
 
 MODELS: list[dict[str, Any]] = [
     {"architecture": "rnnsearch", "cell": "lrn"},
@@ -86,7 +86,7 @@ def test_each_layer_draws_once_by_a_number_of_its_own(settings: dict[str, Any], 
         drawn.append(layer)
         return original(self, x, layer=layer, position=position)
 
-    monkeypatch.setattr(draws.Masks, "draw", noted)
+    monkeypatch.setattr(Masks, "draw", noted)
     gradients(model, SOURCE, TARGET, Masks(1))
     layers = [module for module in model.modules() if isinstance(module, (Dropout, Cell))]
     assert sorted(layer.layer_number for layer in layers) == list(range(1, len(layers) + 1))

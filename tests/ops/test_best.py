@@ -11,9 +11,18 @@ import torch
 import torch.nn.functional as F
 
 from nmt.ops import graphs, native
-from nmt.ops.matrices.best_words import Choice, best_native, best_of_product, best_reference, best_words
+from nmt.ops.matrices.best_words import (
+    Choice,
+    best_native,
+    best_of_product,
+    best_reference,
+    best_words,
+    first_maximum,
+    log_probabilities,
+    ordered_top,
+    top,
+)
 from nmt.ops.matrices.inference import InferenceMatrix, quantize, to_bf16
-from nmt.ops.matrices.top import first_maximum, log_probabilities, ordered_top, top
 
 both = pytest.mark.parametrize("top", [top, ordered_top])
 

@@ -13,8 +13,18 @@ from torch import Tensor
 from nmt.models.parts import Dropout
 from nmt.ops import native
 from nmt.ops.dispatch import selected
-from nmt.ops.dropout import Draw, Masks, among, batch_key, current, dropout, layer_dropout, masked_by
-from nmt.ops.dropout.reference import random_numbers, threshold
+from nmt.ops.dropout import (
+    Draw,
+    Masks,
+    among,
+    batch_key,
+    current,
+    dropout,
+    layer_dropout,
+    masked_by,
+    random_numbers,
+    threshold,
+)
 
 needs_native = pytest.mark.skipif(native.problem() is not None, reason="there are no native kernels here")
 

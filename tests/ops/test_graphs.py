@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops import graphs
-from nmt.ops.sizes import next_size
+from nmt.ops.recurrence import next_size
 
 CPU = torch.device("cpu")
 

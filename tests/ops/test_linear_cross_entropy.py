@@ -11,12 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
+import nmt.ops.linear_cross_entropy as module
 from nmt.ops import native
 from nmt.ops.dispatch import selected
-from nmt.ops.linear_cross_entropy import chunks, linear_cross_entropy
-from nmt.ops.linear_cross_entropy.native import linear_cross_entropy_native
-from nmt.ops.linear_cross_entropy.reference import Loss, linear_cross_entropy_reference
-from nmt.ops.sizes import aligned_rows
+from nmt.ops.linear_cross_entropy import (
+    Loss,
+    linear_cross_entropy,
+    linear_cross_entropy_native,
+    linear_cross_entropy_reference,
+)
+from nmt.ops.recurrence import aligned_rows
 from tests.cross_entropy import reference_cross_entropy
 
 E = 6
@@ -75,7 +79,7 @@ def test_losses_and_gradients_equal_the_definition(
     kernels: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(chunks, "CPU_ROWS", 4)
+    monkeypatch.setattr(module, "CPU_ROWS", 4)
     for words in (2, 37):
         features, table, targets, weights = problem(rows, words, dtype, scale=3)
         total, losses, nll = linear_cross_entropy(
@@ -91,7 +95,7 @@ def test_losses_and_gradients_equal_the_definition(
 @pytest.mark.usefixtures("poisoned")
 def test_bf16_products_of_fp32_weights(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What autocast rounds is rounded, and nothing else: softmax and sums over chunks are in fp32."""
-    monkeypatch.setattr(chunks, "CPU_ROWS", 16)
+    monkeypatch.setattr(module, "CPU_ROWS", 16)
     features, table, targets, weights = problem(50, 130, torch.float32)
     with torch.no_grad():
         for tensor in (features, table):
@@ -115,7 +119,7 @@ def test_bf16_products_of_fp32_weights(kernels: str, monkeypatch: pytest.MonkeyP
 
 def test_the_gradient_of_the_table_adds_up_in_fp32(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of so many chunks of equal gradients a sum in bf16 would hold a quarter: it stays where one more is too small."""
-    monkeypatch.setattr(chunks, "CPU_ROWS", 2)
+    monkeypatch.setattr(module, "CPU_ROWS", 2)
     rows = 2048
     features, table = torch.ones(rows, E), torch.zeros(4, E, requires_grad=True)
     targets, weights = torch.zeros(rows, dtype=torch.int64), torch.ones(rows, dtype=torch.float64)
@@ -165,8 +169,8 @@ def test_one_weight_for_all_and_one_gradient_only() -> None:
 
 
 def test_without_a_gradient_to_come_none_is_made(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
-    monkeypatch.setattr(chunks, "CPU_ROWS", 2)
-    monkeypatch.setattr(chunks.LinearCrossEntropy, "apply", None)
+    monkeypatch.setattr(module, "CPU_ROWS", 2)
+    monkeypatch.setattr(module.LinearCrossEntropy, "apply", None)
     features, table, targets, weights = problem(5, 9, torch.float32)
     with torch.no_grad():
         total, losses, nll = linear_cross_entropy(
@@ -180,15 +184,15 @@ def test_without_a_gradient_to_come_none_is_made(monkeypatch: pytest.MonkeyPatch
 
 
 def test_logits_of_one_chunk_exist_at_a_time(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
-    monkeypatch.setattr(chunks, "CPU_ROWS", 4)
+    monkeypatch.setattr(module, "CPU_ROWS", 4)
     seen: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
-    step = chunks.choose("linear_cross_entropy", linear_cross_entropy_reference, like=torch.zeros(1))
+    step = module.choose("linear_cross_entropy", linear_cross_entropy_reference, like=torch.zeros(1))
 
     def watched(logits: Tensor, targets: Tensor, **rest: Any) -> None:
         seen.append((logits.data_ptr(), tuple(logits.shape), logits.stride()))
         step(logits, targets, **rest)
 
-    monkeypatch.setattr(chunks, "choose", lambda *_, **__: watched)
+    monkeypatch.setattr(module, "choose", lambda *_, **__: watched)
     features, table, targets, weights = problem(10, 50, torch.float32)
     linear_cross_entropy(features, table, targets=targets, weights=weights)[0].backward()
     assert [shape for _, shape, _ in seen] == [(4, 50), (4, 50), (2, 50)]
@@ -300,7 +304,7 @@ def test_more_words_than_a_thread_has_room_for_are_left_to_the_reference(monkeyp
     targets, loss = torch.tensor([3, 0, 8]), Loss.smoothed(9, 0.1)
     found = []
     for most in (9, 8):
-        monkeypatch.setattr("nmt.ops.linear_cross_entropy.native.MOST_WORDS", most)
+        monkeypatch.setattr("nmt.ops.linear_cross_entropy.MOST_WORDS", most)
         logits, losses, nll = torch.linspace(-4, 4, 27).view(3, 9), torch.empty(3), torch.full((3,), math.nan)
         linear_cross_entropy_native(logits, targets, weights=torch.ones(3), loss=loss, losses=losses, nll=nll)
         found.append((logits, losses, nll))

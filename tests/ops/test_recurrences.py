@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from nmt.ops import LRN
-from nmt.ops.layer_norm import layer_norm, layer_norm_parts
-from nmt.ops.recurrence import live_rows, time_order
+from nmt.ops.recurrence import layer_norm, layer_norm_parts, live_rows, time_order
 from nmt.ops.sequence import sequence
 
 

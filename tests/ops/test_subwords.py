@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from nmt.ops import native
-from nmt.ops.subwords import Alphabet, Drawn, MergeDropout, PathSampling, Splitter, Table, draw
-from nmt.ops.subwords.splitter import Numbers
+from nmt.ops.subwords import Alphabet, Drawn, MergeDropout, Numbers, PathSampling, Splitter, Table, draw
 
 PIECES = ["<eos>", "a", "b", "c", "_", "ab", "bc", "abc", "_a", "_ab", "ca", "<1>"]
 """Three letters, a space, what they are merged to, and two symbols that stay as they are."""

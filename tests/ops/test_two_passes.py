@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.linear_cross_entropy import chunks, linear_cross_entropy, linear_r_drop, two_passes
+import nmt.ops.linear_cross_entropy as module
+from nmt.ops.linear_cross_entropy import linear_cross_entropy, linear_r_drop
 from tests.cross_entropy import reference_cross_entropy
 
 E = 6
@@ -61,8 +62,8 @@ def _fill(tensor: Tensor) -> Tensor:
 def test_losses_and_gradients_equal_the_definition(
     dtype: torch.dtype, tolerance: float, words: int, label_smoothing: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "CPU_ROWS", 8)
-    monkeypatch.setattr(two_passes, "CPU_VALUES", 3 * 37)
+    monkeypatch.setattr(module, "CPU_ROWS", 8)
+    monkeypatch.setattr(module, "CPU_VALUES", 3 * 37)
     for vocabulary in (2, 37):
         features, table, targets, weights = problem(words, vocabulary, dtype)
         found = linear_r_drop(
@@ -83,7 +84,7 @@ def test_losses_and_gradients_equal_the_definition(
 @pytest.mark.usefixtures("poisoned")
 def test_bf16_products_of_fp32_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logits and their gradients are rounded; softmax, divergence and sums over chunks are in fp32."""
-    monkeypatch.setattr(chunks, "CPU_ROWS", 16)
+    monkeypatch.setattr(module, "CPU_ROWS", 16)
     features, table, targets, weights = problem(50, 130, torch.float32)
     with torch.no_grad():
         features.copy_((features / 3).bfloat16()), table.copy_(table.bfloat16())
@@ -118,21 +119,21 @@ def test_only_the_gradients_that_are_wanted_are_made(monkeypatch: pytest.MonkeyP
     found = [torch.autograd.grad(linear_r_drop(*pair, **options).total, pair[number])[0] for number, pair in
              enumerate(pairs)]  # fmt: skip
     torch.testing.assert_close(found, list(wanted))
-    monkeypatch.setattr(chunks.LinearCrossEntropy, "apply", None)
+    monkeypatch.setattr(module.LinearCrossEntropy, "apply", None)
     with torch.no_grad():
         assert not linear_r_drop(features, table, **options).total.requires_grad
 
 
 def test_logits_of_one_chunk_exist_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "CPU_ROWS", 8)
-    monkeypatch.setattr(two_passes, "CPU_VALUES", 3 * 50)
-    original, seen = two_passes._write_losses, []
+    monkeypatch.setattr(module, "CPU_ROWS", 8)
+    monkeypatch.setattr(module, "CPU_VALUES", 3 * 50)
+    original, seen = module._write_losses, []
 
     def watched(logits: Tensor, targets: Tensor, **rest: Any) -> None:
         seen.append((logits.untyped_storage().data_ptr(), tuple(logits.shape)))
         original(logits, targets, **rest)
 
-    monkeypatch.setattr(two_passes, "_write_losses", watched)
+    monkeypatch.setattr(module, "_write_losses", watched)
     features, table, targets, weights = problem(10, 50, torch.float32)
     linear_r_drop(features, table, targets=targets, weights=weights, alpha=1.0).total.backward()
     assert [shape for _, shape in seen] == [(2, 3, 50), (2, 1, 50)] * 2 + [(2, 2, 50)]

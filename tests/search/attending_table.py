@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nmt.ops.matrices.top import log_probabilities
+from nmt.ops.matrices.best_words import log_probabilities
 from tests.search.table_model import PAD, TableModel, TableState
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.ops.matrices.top import log_probabilities
+from nmt.ops.matrices.best_words import log_probabilities
 from nmt.search import Hypothesis, beam_search
 from nmt.search.required import BLOCKED, MET, Phrase, Required, constrained_beam_search
 from tests.search.naive import Scored

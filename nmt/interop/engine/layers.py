@@ -11,7 +11,7 @@ from nmt.interop.engine.program import Activation, Op, Program, Value
 from nmt.models.blocks import EPSILON as BLOCK_EPSILON
 from nmt.models.blocks import BlockNorm
 from nmt.models.parts import LayerNorm, Linear
-from nmt.ops.layer_norm import EPSILON
+from nmt.ops.recurrence import EPSILON
 from nmt.plugin_errors import PREFIX
 from nmt.registry import Registry
 

@@ -19,8 +19,7 @@ from nmt.cells.ssru import SSRU
 from nmt.cells.unit import UnitCell
 from nmt.interop.engine.layers import unknown
 from nmt.interop.engine.program import Op, Program, Value
-from nmt.ops.layer_norm import EPSILON
-from nmt.ops.recurrence import Recurrent
+from nmt.ops.recurrence import EPSILON, Recurrent
 from nmt.registry import CELLS
 
 _ATR_ACTIVATIONS: Final = {"none": 0, "output": 0, "state": 1, "candidate": 2}

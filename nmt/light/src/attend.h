@@ -1,5 +1,5 @@
-/* One query of an attention over S positions, head by head; as nmt/ops/attention/native.c and
-   nmt/ops/dot_attention/native.c. A score that is NaN or infinite makes all weights of its head NaN. */
+/* One query of an attention over S positions, head by head; as nmt/ops/attention/native.c.
+   A score that is NaN or infinite makes all weights of its head NaN. */
 
 #ifndef NMT_ATTEND_H
 #define NMT_ATTEND_H

@@ -14,8 +14,7 @@ from triton.runtime import driver
 
 from nmt.ops.atr import ATR
 from nmt.ops.atr.kernels import COUNTER, atr_backward_kernel, atr_forward_kernel
-from nmt.ops.layer_norm import EPSILON
-from nmt.ops.recurrence import State, product_type
+from nmt.ops.recurrence import EPSILON, State, product_type
 from nmt.ops.triton_tools import gradient_like, mask_bytes, mask_strides, or_zeros, readable
 
 FP32_PRODUCTS: Final = "ieee"

@@ -6,8 +6,11 @@ operations compute the same mask, in all types and with any number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import contextlib
+import functools
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,10 +18,127 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops.dispatch import choose
-from nmt.ops.dropout.draws import Draw, Masks, among, batch_key, current, masked_by, of_parameters
-from nmt.ops.dropout.reference import reference_dropout
+from nmt.ops.native import kernel
 
 __all__ = ["Draw", "Masks", "among", "batch_key", "current", "dropout", "layer_dropout", "masked_by", "of_parameters"]
+
+SENTENCE: Final = 2**32
+"""Distance of two consecutive sentences in the places of words."""
+
+PASS: Final = 2**24
+"""Added to a sentence's number for each further pass, if rows are several passes over a batch."""
+
+
+class Draw(NamedTuple):
+    """The random numbers of one call: the number for channel c of row n depends on (key, layer, place of row n, c)."""
+
+    key: int
+    """0 <= key < 2**63"""
+    layer: int = 0
+    """Number of the calling layer in the model, 0 <= layer < 2**32."""
+    places: Tensor | None = None
+    """[N] int64, see `Masks`; None: the place of row n is n."""
+
+
+class Masks(NamedTuple):
+    """The masks of one training batch; a process may have only some of its sentences.
+
+    The word at `position` of sentence number `s` of the whole batch has the place 2**32 * s + position. So its mask
+    does not depend on the process that has it, on the other sentences there, or on the padded length.
+    """
+
+    key: int
+    """Differs from batch to batch, see `batch_key`."""
+    first: int = 0
+    """The number, in the whole batch, of the first sentence here."""
+    words: Tensor | None = None
+    """If rows are not whole sentences: [N] int64, words of the batch, counted row by row of [B, length]."""
+    length: int = 1
+    """Positions of a sentence, counted with `words`."""
+    together: int | None = None
+    """If rows are several passes over the same sentences, one after another and with different masks: the number of
+    sentences. The second pass over sentence s has the masks of a sentence s + 2**24, and so on."""
+
+    def of_pass(self, number: int) -> Masks:
+        """The masks of a further pass over the same batch; `number` counts from 1."""
+        digest = hashlib.blake2b(repr(("pass", self.key, number)).encode(), digest_size=8).digest()
+        return self._replace(key=int.from_bytes(digest, "little") >> 1)
+
+    def draw(self, x: Tensor, *, layer: int, position: int = 0) -> Draw:
+        """For x [B, T, ...], T words of B sentences from `position` on, or [B, W], one word of each; see `among`."""
+        if self.words is not None:
+            rows = torch.div(self.words, self.length, rounding_mode="floor")
+            numbers = rows + self.first
+            if self.together is not None:
+                numbers = numbers + torch.div(rows, self.together, rounding_mode="floor") * (PASS - self.together)
+            return Draw(self.key, layer, self.words - rows * self.length + numbers * SENTENCE)
+        length = x.size(1) if x.dim() > 2 else 1
+        places = _places(self.first, len(x), length, x.device, together=self.together)
+        return Draw(self.key, layer, places + position if position else places)
+
+
+@functools.lru_cache(maxsize=8)
+def _places(first: int, sentences: int, length: int, device: torch.device, *, together: int | None = None) -> Tensor:
+    """The places of the words of `sentences` sentences, row by row; cached, because all layers need the same places.
+
+    `together`: see `Masks`.
+    """
+    with torch.inference_mode(False):
+        places = torch.arange(first, first + sentences, device=device) * SENTENCE
+        if together:
+            passes = torch.arange(sentences // together, device=device).repeat_interleave(together)
+            places = places + passes * ((PASS - together) * SENTENCE)
+        return (places.unsqueeze(1) + torch.arange(length, device=device)).flatten()
+
+
+def batch_key(seed: int, epoch: int, batch: int) -> int:
+    """The key of the masks of batch number `batch` of an epoch in a run with this seed."""
+    digest = hashlib.blake2b(repr(("dropout", seed, epoch, batch)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+_masks: Masks | None = None
+"""The masks of the whole process: threads of autograd, which rerun checkpointed layers, see them too."""
+
+
+def current() -> Masks | None:
+    """The current masks of dropout; None outside `masked_by`."""
+    return _masks
+
+
+@contextlib.contextmanager
+def masked_by(masks: Masks) -> Iterator[None]:
+    """Use these masks for dropout in the block, instead of new masks from torch's generator.
+
+    The block is one pass over one batch: a layer that is called twice in it drops the same places twice.
+    """
+    global _masks
+    before = _masks
+    _masks = masks
+    try:
+        yield
+    finally:
+        _masks = before
+
+
+@contextlib.contextmanager
+def among(words: Tensor, *, length: int) -> Iterator[None]:
+    """In the block, rows are the `words` [N] of the batch [B, length], counted row by row, instead of its sentences."""
+    if _masks is None:
+        yield
+        return
+    with masked_by(_masks._replace(words=words, length=length)):
+        yield
+
+
+@contextlib.contextmanager
+def of_parameters() -> Iterator[None]:
+    """In the block, rows are rows of a parameter, which has the same mask in all processes."""
+    if _masks is None:
+        yield
+        return
+    with masked_by(Masks(_masks.key)):
+        yield
 
 
 def dropout(x: Tensor, p: float, *, draw: Draw | None = None) -> Tensor:
@@ -34,7 +154,7 @@ def dropout(x: Tensor, p: float, *, draw: Draw | None = None) -> Tensor:
             return F.dropout(x, p)
         draw = Draw(int(torch.empty((), dtype=torch.int64).random_()))
     rows = x.numel() // x.size(-1) if draw.places is None else len(draw.places)
-    kernels = {"native": "nmt.ops.dropout.native:dropout_native", "triton": "nmt.ops.dropout.triton:dropout_triton"}
+    kernels = {"native": "nmt.ops.dropout:dropout_native", "triton": "nmt.ops.dropout.triton:dropout_triton"}
     run = choose("dropout", reference_dropout, like=x, **kernels)
     flat = x.reshape(rows, -1)
     return (run(flat, p, draw) if run is reference_dropout else by_kernel(run, flat, p, draw)).reshape(x.shape)
@@ -67,3 +187,75 @@ def layer_dropout(x: Tensor, p: float, *, layer: int, position: int = 0) -> Tens
     """
     masks = current()
     return dropout(x, p, draw=None if masks is None else masks.draw(x, layer=layer, position=position))
+
+
+WORD: Final = 0xFFFFFFFF
+
+ROUNDS: Final = 10
+
+TOGETHER: Final = 16384
+"""Number of counters computed together on a CPU, so that intermediate results fit in its cache."""
+
+
+def reference_dropout(x: Tensor, p: float, draw: Draw) -> Tensor:
+    """See `nmt.ops.dropout.dropout`; x [N, W], 0 < p < 1."""
+    kept = random_numbers(draw, x) >= threshold(p)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    factors = kept.to(wide) * torch.tensor(1 / (1 - p), dtype=wide)
+    return (x.to(wide) * factors).to(x.dtype)
+
+
+def threshold(p: float) -> int:
+    """Values with random numbers below this are dropped: the share p of 2**32, but never all."""
+    return min(round(p * 2**32), WORD)
+
+
+def random_numbers(draw: Draw, like: Tensor) -> Tensor:
+    """The random numbers of `draw` for values such as `like` [N, W]: int64 [N, W], each 0 <= number < 2**32.
+
+    As in `native.c`: channel 64 b + 16 w + k has word w of the counter (16 b + k, place, layer).
+    """
+    rows, width = like.shape
+    counters = torch.arange(-(-width // 64) * 16, device=like.device)
+    places = torch.arange(rows, device=like.device) if draw.places is None else draw.places
+    numbers = torch.empty(rows, 4 * len(counters), dtype=torch.int64, device=like.device)
+    by_word = numbers.unflatten(1, (-1, 4, 16)).unbind(2)  # 4 x [N, blocks, 16]
+    step = max(1, TOGETHER // len(counters)) if like.device.type == "cpu" else rows
+    for start in range(0, rows, step):
+        some = slice(start, start + step)
+        here = places[some].unsqueeze(1)
+        words = philox(counters, here & WORD, here >> 32, draw.layer, key=draw.key)
+        for word, found in zip(by_word, words, strict=True):
+            word[some] = found.unflatten(1, (-1, 16))
+    return numbers[:, :width]
+
+
+def philox(a: Tensor, b: Tensor, c: Tensor, d: int, *, key: int) -> tuple[Tensor, ...]:
+    """The four random words of Philox4x32-10 for counters (a, b, c, d) (Salmon et al., SC 2011), all of them int64.
+
+    The lower words of the 64-bit products are extracted only at the end: no earlier operation depends on the rest.
+    """
+    first, second = key & WORD, key >> 32
+    upper, odd, lower, even = (torch.empty(len(b), len(a), dtype=torch.int64, device=a.device) for _ in range(4))
+    upper.copy_(a), odd.copy_(b), lower.copy_(c), even.fill_(d)
+    p, q = torch.empty_like(upper), torch.empty_like(lower)
+    for _ in range(ROUNDS):
+        torch.mul(upper, 0xD2511F53, out=p)  # the highest bit becomes the sign, which does no harm
+        torch.mul(lower, 0xCD9E8D57, out=q)
+        torch.bitwise_right_shift(q, 32, out=upper)
+        torch.bitwise_right_shift(p, 32, out=lower)
+        upper.bitwise_xor_(odd).bitwise_xor_(first).bitwise_and_(WORD)
+        lower.bitwise_xor_(even).bitwise_xor_(second).bitwise_and_(WORD)
+        odd, even, p, q = q, p, even, odd
+        first, second = first + 0x9E3779B9 & WORD, second + 0xBB67AE85 & WORD
+    return upper, odd.bitwise_and_(WORD), lower, even.bitwise_and_(WORD)
+
+
+def dropout_native(x: Tensor, p: float, draw: Draw) -> Tensor:
+    """See `nmt.ops.dropout.reference_dropout`; x [N, W] in fp32 or bf16 on a CPU, no gradient."""
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    places = None if draw.places is None else draw.places.contiguous()
+    run = kernel("dropout", x.dtype)
+    run(x, out, places, *x.shape, draw.key, draw.layer, threshold(p), 1 / (1 - p))
+    return out

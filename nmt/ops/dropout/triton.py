@@ -1,4 +1,4 @@
-"""Dropout in Triton: the masks of `nmt.ops.dropout.reference`."""
+"""Dropout in Triton: the masks of `nmt.ops.dropout`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.ops.dropout.draws import Draw
-from nmt.ops.dropout.reference import threshold
+from nmt.ops.dropout import Draw, threshold
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
@@ -61,7 +60,7 @@ def _signed(number: int) -> int:
 
 
 def dropout_triton(x: Tensor, p: float, draw: Draw) -> Tensor:
-    """See `nmt.ops.dropout.reference.reference_dropout`; x [N, W] in fp32, bf16 or fp16, no gradient."""
+    """See `nmt.ops.dropout.reference_dropout`; x [N, W] in fp32, bf16 or fp16, no gradient."""
     x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
     rows, width = x.shape
     if x.numel() == 0:

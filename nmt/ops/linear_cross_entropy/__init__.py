@@ -1,18 +1,235 @@
-"""Output layer and label-smoothed cross entropy in one: the logits exist only for one chunk of the rows at a time."""
+"""Output layer and label-smoothed cross entropy in one: the logits exist only for one chunk of the rows at a time.
+
+With s = `label_smoothing` and V words the wanted distribution gives 1 - s to the target and q = s / (V - 1) to each
+other word; its own entropy is subtracted, so that the loss of a perfect fit is 0:
+
+    loss = lse(x) - (1 - s - q) x_target - q sum(x) + (1 - s) ln(1 - s) + s ln(q + 1e-20)
+
+R-Drop has two passes with different dropout, which give a word the distributions p and q. Its loss (half of eq. 4 in
+Liang et al., NeurIPS 2021), with CE as above, is:
+
+    loss = (CE(p) + CE(q)) / 2 + alpha / 2 * (KL(p || q) + KL(q || p)) / 2
+
+With d = ln p - ln q the gradient of the sum of both KL in the logits of p is p (d - KL(p || q)) + p - q; in the logits
+of q it is the same with p and q exchanged.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from nmt.ops.linear_cross_entropy.chunks import Losses, chunked, weighted_sum
-from nmt.ops.linear_cross_entropy.reference import Loss
-from nmt.ops.linear_cross_entropy.two_passes import chunked_passes
-from nmt.ops.recurrence import product_type
+from nmt.ops.dispatch import choose
+from nmt.ops.matrices.training import matrix_of
+from nmt.ops.native import kernel
+from nmt.ops.recurrence import aligned_rows, at_least_fp32, product_type
 
 __all__ = ["Losses", "linear_cross_entropy", "linear_r_drop"]
+
+
+class Loss(NamedTuple):
+    """loss = lse(x) - confidence * x_target - rest * sum(x) + constant, for each row x of the logits."""
+
+    confidence: float
+    rest: float
+    constant: float
+
+    @property
+    def is_nll(self) -> bool:
+        """Whether it is the negative log-likelihood lse(x) - x_target itself."""
+        return self == (1.0, 0.0, 0.0)
+
+    @classmethod
+    def smoothed(cls, words: int, label_smoothing: float) -> Loss:
+        """The loss of logits over this many words."""
+        kept = 1.0 - label_smoothing
+        rest = label_smoothing / max(words - 1, 1)
+        return cls(kept - rest, rest, kept * math.log(kept) + label_smoothing * math.log(rest + 1e-20))
+
+
+def linear_cross_entropy_reference(
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor, nll: Tensor | None = None
+) -> None:
+    """Write the losses [n], in at least fp32, of `logits` [n, V] against the ids `targets` [n].
+
+    If `nll` [n], of the same type, is given, the negative log-likelihoods lse(x) - x_target are written to it.
+
+    The values of a row are side by side; memory between two rows may be overwritten.
+
+    With `weights` [n], in the type of the losses, the logits become the gradient of the weighted sum of the losses:
+    weight * (softmax(x) - rest), minus weight * confidence at the target. Without, they may be overwritten.
+    Computed in at least fp32.
+    """
+    gold = targets.unsqueeze(1)
+    log_p = torch.log_softmax(at_least_fp32(logits), -1)
+    log_p_gold = log_p.gather(1, gold).squeeze(1)
+    torch.mul(log_p_gold, -loss.confidence, out=losses)
+    if nll is not None:
+        torch.neg(log_p_gold, out=nll)
+    if loss.rest:
+        losses.sub_(log_p.sum(-1), alpha=loss.rest)
+    losses.add_(loss.constant)
+    if weights is None:
+        return
+    gradient = log_p.exp_()
+    if loss.rest:
+        gradient.sub_(loss.rest)
+    gradient.scatter_add_(1, gold, gradient.new_full((len(gold), 1), -loss.confidence))
+    torch.mul(gradient, weights.unsqueeze(1), out=gradient)
+    logits.copy_(gradient)
+
+
+MOST_WORDS: Final = 1 << 18
+"""Each thread of the kernel has a row of floats on its stack: with this many words 1 MiB."""
+
+
+def linear_cross_entropy_native(
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor, nll: Tensor | None = None
+) -> None:
+    """See `linear_cross_entropy_reference`."""
+    rows, words = logits.shape
+    targets = targets.contiguous()
+    if rows and not 0 <= int(targets.min()) <= int(targets.max()) < words:
+        raise IndexError(f"targets must be ids from 0 to {words - 1}; found {int(targets.min())}, {int(targets.max())}")
+    if words > MOST_WORDS:
+        linear_cross_entropy_reference(logits, targets, weights=weights, loss=loss, losses=losses, nll=nll)
+        return
+    run = kernel("cross_entropy_step", logits.dtype)
+    run(logits, logits.stride(0), targets, weights, losses, nll, rows, words, *loss)
+
+
+KERNELS: Final = {
+    "native": "nmt.ops.linear_cross_entropy:linear_cross_entropy_native",
+    "triton": "nmt.ops.linear_cross_entropy.triton:linear_cross_entropy_triton",
+}
+
+CPU_ROWS = 1024
+"""Rows of a chunk. With this many the matrix products are as fast as with all rows at once; with fewer, adding up the
+gradient of the table takes longer."""
+
+GPU_ROWS = 4096
+"""The same on a GPU, which needs more rows to be busy."""
+
+
+class Losses(NamedTuple):
+    """The losses of some words; only the total is differentiable."""
+
+    total: Tensor
+    """The weighted sum of the losses, a scalar."""
+    losses: Tensor
+    """The loss of each word, smoothed, in nats."""
+    nll: Tensor
+    """The negative log-likelihood of each word, in nats: its cross entropy without smoothing."""
+
+
+class Result(NamedTuple):
+    """Losses [N] as in `Losses`, and the gradients of their weighted sum in features and table, if requested."""
+
+    losses: Tensor
+    nll: Tensor
+    features: Tensor | None
+    table: Tensor | None
+
+
+@torch.no_grad()
+def chunked(
+    features: Tensor,
+    table: Tensor,
+    *,
+    targets: Tensor,
+    weights: Tensor,
+    loss: Loss,
+    dtype: torch.dtype,
+    needed: tuple[bool, bool] | None,
+) -> Result:
+    """Losses [N] of features [N, E], and the `needed` gradients of their weighted sum; None: no gradients."""
+    with torch.autocast(features.device.type, enabled=False):
+        x, w = features.detach().to(dtype).contiguous(), matrix_of(table, dtype)
+        rows = rows_of_chunk(len(x), most=most_rows(x))
+        wide = torch.promote_types(dtype, torch.float32)
+        losses = x.new_empty(len(x), dtype=wide)
+        nll = losses if loss.is_nll else torch.empty_like(losses)
+        dx = torch.empty_like(x) if needed and needed[0] else None
+        dw: Tensor | None = None
+        buffer = aligned_rows(rows, len(table), like=x)
+        step = choose("linear_cross_entropy", linear_cross_entropy_reference, like=buffer, **KERNELS)
+        for start in range(0, len(x), rows):
+            part = slice(start, start + rows)
+            logits = buffer[: len(x[part])]
+            w.forward(x[part], out=logits)
+            factors = None if needed is None else weights[part]
+            apart = None if loss.is_nll else nll[part]
+            step(logits, targets[part], weights=factors, loss=loss, losses=losses[part], nll=apart)
+            if dx is not None:
+                w.backward(logits, out=dx[part])
+            if needed and needed[1]:
+                dw = w.weight_gradient(logits, x[part], to=dw)
+        if needed and needed[1] and dw is None:
+            dw = torch.zeros_like(table)
+    return Result(
+        losses, nll, None if dx is None else dx.to(features.dtype), None if dw is None else dw.to(table.dtype)
+    )
+
+
+def weighted_sum(
+    features: Tensor, table: Tensor, *, weights: Tensor, compute: Callable[[tuple[bool, bool] | None], Result]
+) -> Losses:
+    """The losses of `compute`; their sum, weighted by `weights` [N], is differentiable in both tensors.
+
+    `compute` is called with the gradients that are needed, in features and table, or None if none is needed.
+    """
+    if torch.is_grad_enabled() and (features.requires_grad or table.requires_grad):
+        total, losses, nll = LinearCrossEntropy.apply(features, table, weights, compute)
+        return Losses(total, losses, losses if nll is None else nll)
+    found = compute(None)
+    return Losses((found.losses * weights).sum(), found.losses, found.nll)
+
+
+class LinearCrossEntropy(torch.autograd.Function):
+    """Weighted sum of the losses, and the losses and negative log-likelihoods without a gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        table: Tensor,
+        weights: Tensor,
+        compute: Callable[[tuple[bool, bool] | None], Result],
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        result = compute(ctx.needs_input_grad[:2])
+        # Not saved for autograd: these are results of the backward pass, not its inputs.
+        ctx.gradients = result.features, result.table
+        apart = None if result.nll is result.losses else result.nll  # autograd does not take the same tensor twice
+        ctx.mark_non_differentiable(*(values for values in (result.losses, apart) if values is not None))
+        return (result.losses * weights).sum(), result.losses, apart
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.gradients is None:
+            raise RuntimeError("linear_cross_entropy: the backward pass can run only once for each forward pass")
+        gradients, ctx.gradients = ctx.gradients, None
+        factor = upstream[0]
+        if factor.is_cuda or factor.item() != 1.0:  # reading the value would stall a GPU
+            gradients = [None if gradient is None else gradient.mul_(factor) for gradient in gradients]
+        return (*gradients, None, None)
+
+
+def most_rows(x: Tensor) -> int:
+    """The most rows of a chunk on the device of `x`."""
+    return GPU_ROWS if x.is_cuda else CPU_ROWS
+
+
+def rows_of_chunk(count: int, *, most: int) -> int:
+    """Rows of a chunk, chosen so that all chunks have about the same size."""
+    chunks = max(1, -(-count // most))
+    return max(1, -(-count // chunks))
 
 
 def linear_cross_entropy(
@@ -20,7 +237,7 @@ def linear_cross_entropy(
 ) -> Losses:
     """The weighted sum of the losses of the logits `features` [N, E] times `table` [V, E]; the losses [N]; the nll [N].
 
-    targets: ids [N]. weights: [N], or a scalar for all. The losses (see `reference`) are in nats, in fp32
+    targets: ids [N]. weights: [N], or a scalar for all. The losses, as above, are in nats, in fp32
     (fp64 for fp64 features); only their weighted sum, a scalar, is differentiable, in features and table. Its
     gradient is computed together with it; therefore the weights must already be known. The negative log-likelihoods
     are the losses without smoothing, from the same pass over the logits.
@@ -38,7 +255,7 @@ def linear_cross_entropy(
 def linear_r_drop(
     features: Tensor, table: Tensor, *, targets: Tensor, weights: Tensor, alpha: float, label_smoothing: float = 0.0
 ) -> Losses:
-    """Like `linear_cross_entropy`, but the losses are those of R-Drop (see `two_passes`) for features [2, N, E] of two
+    """Like `linear_cross_entropy`, but the losses are those of R-Drop for features [2, N, E] of two
     passes.
 
     The negative log-likelihoods are means over both passes. alpha: weight of the divergence, 0 or more.
@@ -54,3 +271,83 @@ def _wide_weights(weights: Tensor, features: Tensor, *, count: int) -> Tensor:
     """The weights [count] in the type of the losses."""
     wide = torch.promote_types(product_type(features), torch.float32)
     return weights.to(wide).expand(count).contiguous()
+
+
+CPU_VALUES: Final = 2**17
+"""Logits of each pass processed together on a CPU, so that intermediate results fit in its cache."""
+
+
+@torch.no_grad()
+def chunked_passes(
+    features: Tensor,
+    table: Tensor,
+    *,
+    targets: Tensor,
+    weights: Tensor,
+    loss: Loss,
+    alpha: float,
+    dtype: torch.dtype,
+    needed: tuple[bool, bool] | None,
+) -> Result:
+    """Losses [N] of features [2, N, E], and the `needed` gradients of their weighted sum; None: no gradients."""
+    with torch.autocast(features.device.type, enabled=False):
+        x, w = features.detach().to(dtype), matrix_of(table, dtype)
+        count = x.size(1)
+        rows = rows_of_chunk(count, most=max(1, most_rows(x) // 2))  # of each pass
+        losses = x.new_empty(count, dtype=torch.promote_types(dtype, torch.float32))
+        nll = torch.empty_like(losses)
+        dx = torch.empty_like(x) if needed and needed[0] else None
+        dw: Tensor | None = None
+        buffer = aligned_rows(2 * rows, len(table), like=x)
+        for start in range(0, count, rows):
+            part = slice(start, start + rows)
+            here = x[:, part].flatten(0, 1).contiguous()
+            logits = buffer[: len(here)]
+            w.forward(here, out=logits)
+            step = max(1, CPU_VALUES // len(table)) if x.device.type == "cpu" else rows
+            given = (values[part].split(step) for values in (targets, weights, losses, nll))
+            for these, words, factors, *out in zip(logits.unflatten(0, (2, -1)).split(step, 1), *given, strict=True):
+                _write_losses(these, words, weights=factors if needed else None, loss=loss, alpha=alpha, out=out)
+            if dx is not None:
+                d_here = torch.empty_like(here)
+                w.backward(logits, out=d_here)
+                dx[:, part] = d_here.unflatten(0, (2, -1))
+            if needed and needed[1]:
+                dw = w.weight_gradient(logits, here, to=dw)
+        if needed and needed[1] and dw is None:
+            dw = torch.zeros_like(table)
+    return Result(
+        losses, nll, None if dx is None else dx.to(features.dtype), None if dw is None else dw.to(table.dtype)
+    )
+
+
+def _write_losses(
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, alpha: float, out: Sequence[Tensor]
+) -> None:
+    """Write to `out` losses and negative log-likelihoods [n] of the logits [2, n, V] of both passes.
+
+    With `weights` [n] the logits become the gradient of the weighted sum of the losses; without, they do not change.
+    Computed in at least fp32.
+    """
+    losses, nll = out
+    share = alpha / 4
+    gold = targets.expand(2, -1).unsqueeze(2)
+    log_p = torch.log_softmax(at_least_fp32(logits), -1)
+    log_p_gold = log_p.gather(2, gold).squeeze(2)
+    entropies = loss.constant - loss.confidence * log_p_gold
+    if loss.rest:
+        entropies = entropies - loss.rest * log_p.sum(-1)
+    apart = log_p[0] - log_p[1]
+    p, q = both = log_p.exp_()
+    kl = torch.stack([(p * apart).sum(-1), -(q * apart).sum(-1)])
+    losses.copy_(entropies.mean(0) + share * kl.sum(0))
+    nll.copy_(-log_p_gold.mean(0))
+    if weights is None:
+        return
+    bases = (0.5 + share - share * kl).unsqueeze(2)
+    factors = torch.stack([bases[0] + share * apart, bases[1] - share * apart])
+    gradient = factors.mul_(both).sub_(both.flip(0), alpha=share)
+    if loss.rest:
+        gradient.sub_(loss.rest / 2)
+    gradient.scatter_add_(2, gold, gradient.new_full(gold.shape, -loss.confidence / 2))
+    logits.copy_(gradient.mul_(weights.unsqueeze(1)))

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.ops.linear_cross_entropy.reference import Loss
+from nmt.ops.linear_cross_entropy import Loss
 from nmt.ops.triton_tools import LOG2_E
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
@@ -87,7 +87,7 @@ def loss_gradient_kernel(
 def linear_cross_entropy_triton(
     logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor, nll: Tensor | None = None
 ) -> None:
-    """See `nmt.ops.linear_cross_entropy.reference.linear_cross_entropy_reference`."""
+    """See `nmt.ops.linear_cross_entropy.linear_cross_entropy_reference`."""
     rows, words = logits.shape
     if rows == 0:
         return

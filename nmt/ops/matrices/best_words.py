@@ -13,10 +13,8 @@ from torch import Tensor
 
 from nmt.ops.dispatch import use_native
 from nmt.ops.matrices.inference import InferenceMatrix
-from nmt.ops.matrices.top import first_maximum, log_probabilities, top
 from nmt.ops.native import kernel
-from nmt.ops.recurrence import product_type
-from nmt.ops.sizes import ALIGNED
+from nmt.ops.recurrence import ALIGNED, product_type
 
 _TILE: Final = 12
 """Rows that are multiplied at a time with a packed matrix, see tiles.h."""
@@ -140,3 +138,143 @@ def _best(
         places = F.pad(places, (0, choice.k - k))
     found = places % width
     return BestWords(values, places // width, found if width == words else found.clamp_(max=words - 1))
+
+
+_BLOCK = 64
+
+
+def top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The k largest values of each row of `scores` [B, N] and their places, both [B, k].
+
+    Largest first; of equal values the one at the smaller place comes first, also where the cut
+    falls among equals. That makes results independent of the batch and of the device.
+
+    `before` [B, P], if given, is added to the P equal parts of each row; the sum is computed only for
+    values that can be among the largest.
+    """
+    if scores.is_cuda:
+        return ordered_top(scores, k, before=before)
+    values, places = _largest(scores, before, min(k + 1, scores.shape[1]))
+    if values.shape[1] > k:
+        # One more than needed shows whether the cut is between equal values, which topk orders arbitrarily.
+        tied = values[:, k] == values[:, k - 1]
+        values, places = values[:, :k], places[:, :k]
+        if bool(tied.any()):
+            rows = tied.nonzero().squeeze(1)
+            totals = _totals(scores[rows], None if before is None else before[rows])
+            chosen = _first_places(totals, values[rows, -1:], k)
+            places = places.index_copy(0, rows, chosen)
+            values = values.index_copy(0, rows, totals.gather(1, chosen))
+    places, order = places.sort(dim=1)
+    values, order = values.gather(1, order).sort(dim=1, descending=True, stable=True)
+    return values, places.gather(1, order)
+
+
+def ordered_top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Like `top`, with stable sorts of a few values: the host does not wait for a GPU, and a graph can record it.
+
+    The first k of all values are in the first k blocks, ordered by their maxima: each of these blocks has a value that
+    comes before all values of the other blocks.
+    """
+    blocks = _Blocks(scores, before)
+    if blocks.count < k:
+        values, places = _totals(scores, before).sort(dim=1, descending=True, stable=True)
+        return values[:, :k], places[:, :k]
+    best = blocks.maxima().sort(dim=1, descending=True, stable=True).indices[:, :k]
+    totals, places = blocks.inside(best)
+    places, order = places.sort(dim=1)
+    values, order = totals.gather(1, order).sort(dim=1, descending=True, stable=True)
+    return values[:, :k], places.gather(1, order[:, :k])
+
+
+def _largest(scores: Tensor, before: Tensor | None, k: int) -> tuple[Tensor, Tensor]:
+    """Like topk(k, dim=1) of the totals, but several times as fast on long rows.
+
+    The k largest values are in the k blocks with the largest maxima; a maximum costs far less than
+    a topk. Which of the values equal to the k-th are chosen is undefined, as in topk.
+    """
+    blocks = _Blocks(scores, before)
+    if blocks.count < 2 * k:
+        return _totals(scores, before).topk(k, dim=1)
+    totals, places = blocks.inside(blocks.maxima().topk(k, dim=1).indices)
+    values, order = totals.topk(k, dim=1)
+    return values, places.gather(1, order)
+
+
+class _Blocks:
+    """Scores [B, P * W] with the addends of their P parts, split into blocks in the order of their places."""
+
+    def __init__(self, scores: Tensor, before: Tensor | None) -> None:
+        self.scores = scores
+        self.before = scores.new_zeros(len(scores), 1) if before is None else before  # [B, P]
+        self.parts = self.before.shape[1]
+        self.width = scores.shape[1] // self.parts
+        self.in_part = self.width // _BLOCK
+        self.count = self.parts * self.in_part
+        """The number of full blocks of a row."""
+
+    def maxima(self) -> Tensor:
+        """The maxima of the totals in each block, [B, count]."""
+        whole = self.scores.view(-1, self.parts, self.width)[:, :, : self.in_part * _BLOCK]
+        return whole.unflatten(2, (self.in_part, _BLOCK)).amax(dim=3).add_(self.before.unsqueeze(2)).flatten(1)
+
+    def inside(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Totals and places of all values in the blocks `chosen` [B, n], and of values outside full blocks."""
+        scores, before, filled = self.scores, self.before, self.in_part * _BLOCK
+        part = chosen.div(self.in_part, rounding_mode="floor")
+        first = chosen * _BLOCK + part * (self.width - filled)
+        places = (first.unsqueeze(2) + torch.arange(_BLOCK, device=scores.device)).flatten(1)  # [B, n * _BLOCK]
+        by_block = scores.gather(1, places).view(*chosen.shape, _BLOCK)
+        totals = (by_block + before.gather(1, part).unsqueeze(2)).flatten(1)
+        if filled == self.width:
+            return totals, places
+        rest = torch.arange(filled, self.width, device=scores.device)
+        rest = (torch.arange(self.parts, device=scores.device).unsqueeze(1) * self.width + rest).flatten()
+        left = (scores.view(-1, self.parts, self.width)[:, :, filled:] + before.unsqueeze(2)).flatten(1)
+        return torch.cat([totals, left], 1), torch.cat([places, rest.expand(len(scores), -1)], 1)
+
+
+def first_maximum(scores: Tensor) -> Tensor:
+    """The place [B] of the largest value of each row of `scores` [B, N], the first of equal ones.
+
+    Like argmax(1), but several times as fast on long rows: of all values only maxima of blocks are computed.
+    """
+    blocks = scores.shape[1] // _BLOCK
+    if blocks < 4:
+        return scores.argmax(dim=1)
+    whole = blocks * _BLOCK
+    maxima = scores[:, :whole].unflatten(1, (blocks, _BLOCK)).amax(dim=2)
+    block = maxima.argmax(dim=1, keepdim=True)  # [B, 1]
+    inside = torch.arange(_BLOCK, device=scores.device)
+    best = block.squeeze(1) * _BLOCK + scores.gather(1, block * _BLOCK + inside).argmax(dim=1)
+    if whole == scores.shape[1]:
+        return best
+    value, rest = scores[:, whole:].max(dim=1)
+    # A NaN counts as the largest value, as in argmax, so that it does not stay unnoticed.
+    is_rest = (value > maxima.gather(1, block).squeeze(1)) | value.isnan()
+    return torch.where(is_rest, rest + whole, best)
+
+
+def _totals(scores: Tensor, before: Tensor | None) -> Tensor:
+    """scores [B, N] with `before` [B, P] added to its P parts."""
+    if before is None:
+        return scores
+    return (scores.view(len(scores), before.shape[1], -1) + before.unsqueeze(2)).flatten(1)
+
+
+def _first_places(scores: Tensor, least: Tensor, k: int) -> Tensor:
+    """Places of the k largest, ascending; of values equal to the k-th value `least` [B, 1] the first are taken."""
+    above = scores > least
+    equal = scores == least
+    wanted = k - above.sum(dim=1, keepdim=True)
+    chosen = above | (equal & (equal.cumsum(dim=1) <= wanted))
+    return chosen.nonzero()[:, 1].view(-1, k)
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """Log-softmax over the last axis, in float32 at least.
+
+    On CPU the fused log-softmax takes half the time of a logsumexp over the same logits, so
+    normalising only the winners would gain nothing.
+    """
+    return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))

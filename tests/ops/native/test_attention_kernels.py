@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.kernel_check.comparison import TOLERANCES
-from nmt.ops.attention import additive_attention
-from nmt.ops.attention.native import AttentionKernel, attend_native, powers_of
+from nmt.ops.attention import AttentionKernel, additive_attention, attend_native, powers_of
 from tests.ops.units import needs_native
 
 pytestmark = needs_native

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.ops.attention import dot_attention
 from nmt.ops.dispatch import selected
-from nmt.ops.dot_attention import attend
 
 
 def parts(beam: int, heads: int, positions: int, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -31,9 +31,9 @@ def close(ours: Tensor, wanted: Tensor, tolerance: float) -> None:
 def test_kernel_against_equation(shape: tuple[int, int, int, int], dtype: torch.dtype, tolerance: float) -> None:
     query, keys, values, penalty = parts(*shape)
     query, keys, values = (x.to(dtype) for x in (query, keys, values))
-    found, weights = attend(query, keys, values, penalty=penalty)
+    found, weights = dot_attention(query, keys, values, penalty=penalty)
     with selected("reference"):
-        wanted, shares = attend(query, keys, values, penalty=penalty)
+        wanted, shares = dot_attention(query, keys, values, penalty=penalty)
     assert (found.dtype, weights.dtype) == (dtype, torch.float32)
     close(found, wanted, tolerance)
     close(weights, shares, tolerance)
@@ -44,8 +44,10 @@ def test_kernel_against_equation(shape: tuple[int, int, int, int], dtype: torch.
 def test_rows_of_a_wider_tensor_and_padding_alone() -> None:
     query, keys, values, penalty = parts(2, 2, 5, 4)
     wide = torch.cat([query, query], -1)[..., 8:]
-    assert torch.equal(attend(wide, keys, values, penalty=penalty)[0], attend(query, keys, values, penalty=penalty)[0])
-    weights = attend(query, keys, values, penalty=penalty.fill_(-1e8))[1]
+    assert torch.equal(
+        dot_attention(wide, keys, values, penalty=penalty)[0], dot_attention(query, keys, values, penalty=penalty)[0]
+    )
+    weights = dot_attention(query, keys, values, penalty=penalty.fill_(-1e8))[1]
     close(weights.sum(-1), torch.ones(3, 2, 2), 1e-5)
 
 
@@ -53,12 +55,12 @@ def test_rows_of_a_wider_tensor_and_padding_alone() -> None:
 def test_a_nan_is_not_hidden() -> None:
     query, keys, values, penalty = parts(1, 1, 4, 4)
     keys[0, 0, 2, 1] = math.nan
-    found, weights = attend(query, keys, values, penalty=penalty)
+    found, weights = dot_attention(query, keys, values, penalty=penalty)
     assert found[0].isnan().all() and weights[0].isnan().all() and found[1:].isfinite().all()
 
 
 def test_with_a_gradient_it_is_the_equation() -> None:
     query, keys, values, penalty = parts(2, 2, 5, 4)
     query.requires_grad_()
-    attend(query, keys, values, penalty=penalty)[0].sum().backward()
+    dot_attention(query, keys, values, penalty=penalty)[0].sum().backward()
     assert query.grad is not None and query.grad.abs().sum() > 0

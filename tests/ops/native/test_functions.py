@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops import LRN
-from nmt.ops.linear_cross_entropy.native import linear_cross_entropy_native
-from nmt.ops.linear_cross_entropy.reference import Loss
+from nmt.ops.linear_cross_entropy import Loss, linear_cross_entropy_native
 from nmt.ops.native import kernel
 from nmt.ops.sequence import sequence
 from tests.ops.units import needs_native

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nmt.models.decoder import AttentionRNN, DeepAttentionRNN
 from nmt.models.encoder import OneToOneRNN
-from nmt.ops import conditional, dispatch, graphs, memory_product
+from nmt.ops import conditional, dispatch, graphs, product
 from nmt.ops.product import Product
 from nmt.ops.unit import Projection
 from tests.models.two_cells import Sizes, check, given, maker, run_attention, run_one_to_one, started
@@ -23,7 +23,7 @@ row_kernel = pytest.importorskip("nmt.ops.row_kernel", reason="Triton is not ins
 
 SIZES = Sizes(sentences=3, target=3, source=3, inputs=3, hidden=5, memory=6)
 BATCH, LENGTH = SIZES[:2]
-multiplied = memory_product.multiplied
+multiplied = product.multiplied
 FORMS = ((False, "none"), (False, "holes"), (True, "padding"))
 FULL = () if torch.cuda.is_available() else pytest.mark.slow
 """For combinations that take the interpreter long: on a GPU all run, on a CPU not every unit with every form."""
@@ -46,7 +46,7 @@ DESIGNS = [
 @pytest.fixture(autouse=True)
 def _memory_is_not_multiplied(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """But where a test is about it; what is compared with is not computed by kernels."""
-    monkeypatch.setattr(memory_product, "multiplied", lambda values, context: None)
+    monkeypatch.setattr(product, "multiplied", lambda values, context: None)
     with dispatch.selected("reference"):
         yield
 
@@ -111,8 +111,8 @@ def test_deep_attention(
 
 @pytest.fixture
 def _memory_multiplied_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_product, "MOVED_MEANWHILE", 2**30)
-    monkeypatch.setattr(memory_product, "multiplied", multiplied)
+    monkeypatch.setattr(product, "MOVED_MEANWHILE", 2**30)
+    monkeypatch.setattr(product, "multiplied", multiplied)
 
 
 @pytest.mark.usefixtures("_memory_multiplied_once")
@@ -139,7 +139,7 @@ def test_a_multiplied_memory_takes_the_product_out_of_the_loop(
 ) -> None:
     """Which is one of as many rows as there are sentences, with a matrix as wide as the memory."""
     if once:
-        monkeypatch.setattr(memory_product, "multiplied", multiplied)
+        monkeypatch.setattr(product, "multiplied", multiplied)
     shape, calls, original = (3 * SIZES.hidden, SIZES.memory), [], Product.forward
 
     def forward(own: Product, *rest: Any, **named: Any) -> None:

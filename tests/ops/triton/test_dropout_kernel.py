@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nmt.ops.dropout import Draw, by_kernel
-from nmt.ops.dropout.reference import reference_dropout
+from nmt.ops.dropout import Draw, by_kernel, reference_dropout
 from tests.ops.triton.comparison import outputs_and_gradients, randn
 
 fused = pytest.importorskip("nmt.ops.dropout.triton", reason="Triton is not installed")

@@ -11,7 +11,7 @@ from torch import Tensor
 from nmt.ops.atr import ATR
 from nmt.ops.dispatch import load
 from nmt.ops.dropout import Draw
-from nmt.ops.linear_cross_entropy.reference import Loss
+from nmt.ops.linear_cross_entropy import Loss
 from nmt.ops.loop import Given, Loop, plan_of
 from nmt.ops.unit import UNITS
 

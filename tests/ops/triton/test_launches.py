@@ -41,7 +41,7 @@ import torch
 sys.path.insert(0, "scripts")
 script = SourceFileLoader("compile_kernels", "scripts/compile_kernels").load_module()
 from kernel_cases import VECTORS, loss_cases
-from nmt.ops.sizes import aligned_rows
+from nmt.ops.recurrence import aligned_rows
 case = next(loss_cases())
 for words in (27850, 5000):
     for step in (aligned_rows(2, words, like=torch.empty(0)).stride(0), words):

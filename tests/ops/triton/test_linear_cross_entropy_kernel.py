@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.kernel_check.comparison import TOLERANCES
-from nmt.ops.linear_cross_entropy.reference import Loss
+from nmt.ops.linear_cross_entropy import Loss
 from tests.cross_entropy import reference_cross_entropy
 from tests.ops.triton.comparison import randn
 
