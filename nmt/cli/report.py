@@ -19,7 +19,7 @@ from nmt.config import import_plugins
 from nmt.data.text import NotedLines, Undecodable
 from nmt.errors import ConfigError, DataError, NmtError, counted, missing, printable
 from nmt.evaluation import check_subwords
-from nmt.evaluation.counting import counting
+from nmt.evaluation.metrics import counting
 from nmt.interop.run_events import EVENTS
 from nmt.library.scoring import chosen_metrics
 from nmt.report import (

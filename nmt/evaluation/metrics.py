@@ -1,13 +1,15 @@
-"""The metrics, all computed by sacreBLEU: BLEU, chrF, chrF++, TER, and BLEU of tokenised lower-cased text."""
+"""The metrics, all computed by sacreBLEU: BLEU, chrF, chrF++, TER, BLEU of tokens; scores by length."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, ClassVar, Final, NamedTuple
 
 from sacrebleu.metrics.base import Metric as Scorer
@@ -15,6 +17,9 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from nmt.config import component_options
+from nmt.config.chosen import choices
+from nmt.config.schema import EvaluationConfig
 from nmt.data.matching import are_unspaced
 from nmt.errors import ConfigError, DataError, counted, refused, say_once
 from nmt.registry import METRICS
@@ -272,3 +277,194 @@ class Ter(SacrebleuMetric):
 
     def scorer(self) -> Scorer:
         return TER()
+
+
+DEFAULT_LANGUAGE = "de"
+
+
+class MosesBleu(BLEU):
+    """sacreBLEU's BLEU with both sides cut by sacremoses first and lower-cased then, nothing smoothed."""
+
+    def __init__(self, language: str, *, dash_splits: bool) -> None:
+        super().__init__(tokenize="none", lowercase=True, smooth_method="none", force=True)
+        from sacremoses import MosesTokenizer
+
+        self._moses = MosesTokenizer(lang=language)
+        self._dash_splits = dash_splits
+        dashes = "split" if dash_splits else "kept"
+        # No "|" and no ":", at which sacreBLEU takes a signature apart.
+        self.tokenizer_signature = f"moses-{language}+dashes-{dashes}+unescaped+sacremoses-{version('sacremoses')}"
+
+    def _preprocess_segment(self, sent: str) -> str:
+        """The tokens of a line. Case decides whether a full stop ends a sentence, so it goes afterwards."""
+        tokens = self._moses.tokenize(sent, aggressive_dash_splits=self._dash_splits, escape=False, return_str=True)
+        return str(tokens).lower()
+
+
+@METRICS.register("bleu_moses_lc")
+class BleuMosesLowercase(SacrebleuMetric):
+    """Case-insensitive BLEU on Moses tokens: `bleu_tok_lc` after `tokenizer.perl` on both sides.
+
+    Published tables of WMT14 English-German score with multi-bleu.perl what tokenizer.perl has made of both sides.
+    Their text is the one that Stanford NMT offers (Zero's docs/usage names it), in which `tokenizer.perl -a` has
+    split words at hyphens. Here sacremoses, its port to Python, does the same. Special characters are not
+    escaped (`-no-escape`): an entity in place of a character, in the same token on both sides, matches alike.
+    Text that is already tokenised is for `bleu_tok_lc`.
+    """
+
+    name = "bleu_moses_lc"
+    label = "bleu_moses_lc"
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        language: str | None = None
+        """Language of the text, for abbreviations and apostrophes: by default `data.target_language` in training, the
+        model's with nmt-eval MODEL, else `de`. For a language without a list in Moses, the English abbreviations are
+        used."""
+        dash_splits: bool = True
+        """Split words at hyphens, as `tokenizer.perl -a` does."""
+
+    def __init__(self, *, options: Any = None) -> None:
+        super().__init__(options=options)
+        try:
+            import sacremoses  # noqa: F401
+        except ImportError as error:
+            raise ConfigError("sacremoses is not installed; pip install 'nmt-recurrent[moses]'") from error
+
+    def scorer(self) -> MosesBleu:
+        return MosesBleu(self.options.language or DEFAULT_LANGUAGE, dash_splits=self.options.dash_splits)
+
+
+MARK = "@@"
+"""What subword-nmt puts at the end of a subword that the next one continues."""
+SHARE = 0.1
+"""Smallest share of non-empty lines with a mark; with fewer, the mark is taken for ordinary text."""
+
+
+def check_subwords(texts: Mapping[str, Sequence[str]]) -> str | None:
+    """The message if all `texts`, by the names of their files, are split into subwords; None if none is.
+
+    Raises DataError naming two texts if one is split and the other is not.
+    """
+    marked = {name: sum(map(_is_marked, lines)) for name, lines in texts.items()}
+    split = [name for name, lines in texts.items() if marked[name] > SHARE * sum(map(bool, lines))]
+    if not split:
+        return None
+    first = split[0]
+    found = f"{first}: {marked[first]} of {counted(len(texts[first]), 'line')} are split into subwords ('{MARK} ')"
+    whole = [name for name in texts if name not in split]
+    if whole:
+        raise DataError(f"{found}, but {whole[0]} is not; join them first: sed -E 's/{MARK}( |$)//g'")
+    return f"{found}, and so is the rest; the scores are those of subwords, not of words"
+
+
+def _is_marked(line: str) -> bool:
+    return f"{MARK} " in line or line.endswith(MARK)
+
+
+LANGUAGE = "language"
+
+
+def build_metric(name: str, options: Mapping[str, Any] | None = None, *, language: str | None = None) -> Metric:
+    """The metric registered as `name`; `language`, of the text, is for those with such an option that is not set.
+
+    Raises ConfigError for an unknown name, wrong options, or something that is not installed.
+    """
+    member = METRICS.get(name)
+    chosen = component_options(member, options or {}, key=name)
+    names = {field.name for field in dataclasses.fields(chosen)}
+    if LANGUAGE in names and getattr(chosen, LANGUAGE) is None:
+        chosen = dataclasses.replace(chosen, **{LANGUAGE: language})
+    try:
+        metric: Metric = member(options=chosen)
+    except ConfigError as error:
+        raise ConfigError(f"metric {name}: {error}") from error
+    return metric
+
+
+def build_metrics(evaluation: EvaluationConfig, *, language: str | None) -> list[Metric]:
+    """The metrics that a configuration chooses, each able to score; ConfigError for what is not installed."""
+    metrics = []
+    for name, options in choices(evaluation.metrics):
+        metrics.append(build_metric(name, options, language=language))
+        metrics[-1].scorer()  # fails without a package or file that a tokenizer needs
+    return metrics
+
+
+def counting(metric: Metric) -> Metric:
+    """`metric`, which from now on caches the match counts of each translation with its references.
+
+    Scores of a text, of its parts and of its resamples then need only one count. Metrics that are not sacreBLEU's are
+    returned unchanged.
+    """
+    return _Counting(metric) if isinstance(metric, SacrebleuMetric) and not isinstance(metric, _Counting) else metric
+
+
+class _Counting(SacrebleuMetric):
+    def __init__(self, metric: SacrebleuMetric) -> None:
+        super().__init__(options=metric.options)
+        self.name, self.label = metric.name, metric.label  # type: ignore[misc]
+        self.higher_is_better = metric.higher_is_better  # type: ignore[misc]
+        self._metric = metric
+        self._counts: dict[tuple[str, ...], Any] = {}
+
+    def check(self, references: Sequence[Sequence[str]]) -> None:
+        self._metric.check(references)
+
+    def scorer(self) -> Scorer:
+        scorer = self._metric.scorer()
+        count = scorer._extract_corpus_statistics
+
+        def remembered(hypotheses: Sequence[str], references: Any) -> list[Any]:
+            pairs = list(zip(hypotheses, *references, strict=True))
+            new = list(dict.fromkeys(pair for pair in pairs if pair not in self._counts))
+            if new:
+                texts, *streams = zip(*new, strict=True)
+                self._counts.update(zip(new, count(texts, streams), strict=True))
+            scorer.num_refs = len(references)  # for the signature
+            return [self._counts[pair] for pair in pairs]
+
+        scorer._extract_corpus_statistics = remembered  # type: ignore[method-assign]
+        return scorer
+
+
+BOUNDS = (10, 20, 30, 40, 50)
+
+
+class LengthBucket(NamedTuple):
+    """The sentences with a length of `first` to `last` words, and their score as a corpus."""
+
+    first: int
+    last: int | None
+    """None: no upper limit."""
+    sentences: int
+    score: Score
+
+    @property
+    def words(self) -> str:
+        """The range of lengths: `11-20`, or `51+`."""
+        return f"{self.first}+" if self.last is None else f"{self.first}-{self.last}"
+
+
+def by_length(
+    metric: Metric,
+    hypotheses: Sequence[str],
+    *,
+    references: Sequence[Sequence[str]],
+    bounds: Sequence[int] = BOUNDS,
+    lengths: Sequence[int] | None = None,
+) -> list[LengthBucket]:
+    """Score the sentences in buckets of `lengths`, by default the first reference's words; empty ones are left out.
+
+    `bounds` are the largest lengths of all buckets but the last, ascending. The scores of the buckets do not
+    average to the score of the corpus. Raises DataError for streams of different lengths.
+    """
+    check_streams(hypotheses, references)
+    lengths = [len(line.split()) for line in references[0]] if lengths is None else lengths
+    buckets = []
+    for lower, upper in zip((-1, *bounds), (*bounds, None), strict=True):
+        rows = [i for i, length in enumerate(lengths) if length > lower and (upper is None or length <= upper)]
+        if rows:
+            score = metric.compute([hypotheses[i] for i in rows], [[stream[i] for i in rows] for stream in references])
+            buckets.append(LengthBucket(lower + 1, upper, len(rows), score))
+    return buckets

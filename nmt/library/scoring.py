@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from nmt.errors import ConfigError, shown
 from nmt.evaluation import Metric, build_metric, by_length, paired_test
-from nmt.evaluation.counting import counting
+from nmt.evaluation.metrics import counting
 from nmt.evaluation.report import Result, System
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SEED
 from nmt.evaluation.significance import confidence as resampled

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nmt.evaluation import Metric, by_length
-from nmt.evaluation.by_frequency import by_frequency
 from nmt.evaluation.metrics import Score
-from nmt.evaluation.over_under import REPEATED_ORDERS, OverUnder, over_under
 from nmt.evaluation.report import Result
 from nmt.evaluation.significance import APPROXIMATE, DEFAULT_SAMPLES, DEFAULT_TRIALS, Comparison
 from nmt.library.scoring import measured
+from nmt.report.over_under import REPEATED_ORDERS, OverUnder, by_frequency, over_under
 from nmt.report.words import Words
 
 LEVEL = 0.05

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nmt.evaluation import Metric, build_metric
-from nmt.evaluation.counting import counting
-from nmt.evaluation.over_under import is_repeating
+from nmt.evaluation.metrics import counting
 from nmt.report.contents import Subject, letter
+from nmt.report.over_under import is_repeating
 from nmt.report.words import Words
 
 

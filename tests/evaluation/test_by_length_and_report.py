@@ -7,10 +7,9 @@ import json
 import pytest
 
 from nmt.errors import DataError
-from nmt.evaluation import Comparison, by_length, tables
-from nmt.evaluation.report import Result, System, as_json, as_latex, as_markdown, as_text
+from nmt.evaluation import Comparison, by_length
+from nmt.evaluation.report import Result, System, Table, as_json, as_latex, as_markdown, as_text, text_tables
 from nmt.evaluation.significance import Confidence, Interval
-from nmt.evaluation.tables import Table
 from nmt.registry import METRICS
 
 REFERENCES = ["", "one two three four five", "a b c d e f g h i j", "a b c d e f g h i j k l"]
@@ -130,7 +129,7 @@ def test_text_fits_80_columns(results, count):
 def test_long_names_keep_both_ends_and_wide_tables_come_in_parts():
     head = ("system", *(f"metric {n}" for n in range(12)))
     table = Table(head, [("begin" + "x" * 60 + "end.de", *(str(n) for n in range(12)))], "many")
-    text = tables.as_text([table], [])
+    text = text_tables([table], [])
     assert all(len(line) <= 80 for line in text.split("\n"))
     assert text.count("begin") == text.count("end.de") >= 2
     assert [int(n) for line in text.split("\n") if "begin" in line for n in line.split()[1:]] == list(range(12))

@@ -10,7 +10,7 @@ from sacrebleu.significance import PairedTest
 
 from nmt.errors import ConfigError, DataError
 from nmt.evaluation import paired_test
-from nmt.evaluation.counting import counting
+from nmt.evaluation.metrics import counting
 from nmt.evaluation.significance import confidence
 from nmt.registry import METRICS
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nmt.evaluation import build_metric
-from nmt.evaluation.counting import counting
+from nmt.evaluation.metrics import counting
 from nmt.library.values import Inspection, UnitTrace
 from nmt.report import Subject, contents, packed, page, sentences
 from nmt.report.words import Words

@@ -18,7 +18,7 @@ from nmt.config.bundled import bundled_names
 from nmt.config.schema import EvaluationConfig
 from nmt.data.prepare import prepare
 from nmt.data.vocabulary import SPECIAL_TOKENS
-from nmt.evaluation.build import build_metrics
+from nmt.evaluation.metrics import build_metrics
 from nmt.tasks.translation import build_batches
 from nmt.training import doubts
 from nmt.training.doubts import (

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from nmt.evaluation.over_under import is_repeating, otem, over_under, repeated_share, utem
+from nmt.report.over_under import is_repeating, otem, over_under, repeated_share, utem
 
 
 def words(*lines: str) -> list[list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.evaluation.by_frequency import by_frequency, frequencies
+from nmt.report.over_under import by_frequency, frequencies
 
 
 def words(*lines: str) -> list[list[str]]:
