@@ -21,10 +21,9 @@ from nmt.light import Translator, command
 from nmt.light.errors import EngineError
 from nmt.light.options import DOORS, ENGINE_DETAILS, ENGINE_SEARCHES, MOST, OPTIONS, Option, command_option, options_of
 from nmt.serving.app import create_api
-from nmt.serving.refusal import RefusedError
+from nmt.serving.limits import RefusedError, Settings
 from nmt.serving.requests import read_request
 from nmt.serving.service import Service
-from nmt.serving.settings import Settings
 from tests.compiled import needed_engine
 from tests.conftest import REPOSITORY
 from tests.exported_run import Exported, make_exported

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.arguments import (
@@ -28,12 +29,11 @@ from nmt.cli.arguments import (
 )
 from nmt.cli.common import ENDINGS, add_device, add_plugins, execute, make_parser
 from nmt.errors import ConfigError
+from nmt.serving.limits import Settings
 from nmt.serving.log import FORMATS, logged
 
 if TYPE_CHECKING:
     from nmt.library.translator import Translator
-    from nmt.serving.settings import Settings
-
 DESCRIPTION = """Serve a model over HTTP: POST /translate answers {"text": ...} with translations, and / is a page that
 translates while you type. Requests of different clients are translated in common batches. After SIGTERM or Ctrl-C the
 server answers all accepted requests and ends; after a second signal it ends at once. After SIGHUP it loads the model
@@ -41,6 +41,7 @@ again."""
 KEY = "NMT_API_KEY"
 PACKAGES = ("fastapi", "h11", "prometheus_client")
 """The extra `serve`."""
+_SETTINGS = [field.name for field in fields(Settings)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,13 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_batches(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--batch-size",
-        metavar="N",
-        type=positive,
-        default=32,
-        help="largest number of sentences in a batch (default: 32)",
-    )
+    _add_limit(group, "batch_size", "largest number of sentences in a batch")
     group.add_argument(
         "--max-wait-ms",
         metavar="MS",
@@ -104,13 +99,7 @@ def _add_batches(group: argparse._ArgumentGroup) -> None:
         default=2,
         help="time that a sentence waits for others while the server is idle (default: 2)",
     )
-    group.add_argument(
-        "--max-queue",
-        metavar="N",
-        type=positive,
-        default=2048,
-        help="sentences that may wait; further requests get 503 and Retry-After (default: 2048)",
-    )
+    _add_limit(group, "max_queue", "sentences that may wait; further requests get 503 and Retry-After")
 
 
 def _add_limits(group: argparse._ArgumentGroup) -> None:
@@ -118,53 +107,27 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         "--timeout",
         metavar="SECONDS",
         type=seconds,
-        default=30,
+        default=Settings.timeout,
         help="time limit of a request, then 504, which max_seconds in a request lowers; also of its header, its body, "
-        "and of an idle connection (default: 30)",
+        "and of an idle connection (default: %(default)s)",
     )
-    group.add_argument(
-        "--max-characters",
-        metavar="N",
-        type=positive,
-        default=20_000,
-        help="characters of its texts, else 400 (default: 20000)",
+    _add_limit(group, "max_characters", "characters of its texts, else 400")
+    _add_limit(group, "max_body_bytes", "size of its body, else 413")
+    _add_limit(group, "max_tokens", "tokens of its texts times hypotheses, which is what it costs, else 413")
+    _add_limit(
+        group,
+        "max_sentence_tokens",
+        "tokens of a sentence, which is translated at once; longer ones are translated in parts of this length, or "
+        "refused with 413 where --split-long allows longer ones",
     )
-    group.add_argument(
-        "--max-body-bytes",
-        metavar="N",
-        type=positive,
-        default=1_000_000,
-        help="size of its body, else 413 (default: 1000000)",
-    )
-    group.add_argument(
-        "--max-tokens",
-        metavar="N",
-        type=positive,
-        default=50_000,
-        help="tokens of its texts times hypotheses, which is what it costs, else 413 (default: 50000)",
-    )
-    group.add_argument(
-        "--max-sentence-tokens",
-        metavar="N",
-        type=positive,
-        default=1_000,
-        help="tokens of a sentence, which is translated at once; longer ones are translated in parts of this length, "
-        "or refused with 413 where --split-long allows longer ones (default: 1000)",
-    )
-    group.add_argument(
-        "--max-answer-bytes",
-        metavar="N",
-        type=positive,
-        default=10_000_000,
-        help="size of the answer, attention included, else 413 (default: 10000000)",
-    )
-    group.add_argument(
-        "--max-beam-size",
-        metavar="N",
-        type=positive,
-        default=16,
-        help="largest beam_size and n_best of a request (default: 16)",
-    )
+    _add_limit(group, "max_answer_bytes", "size of the answer, attention included, else 413")
+    _add_limit(group, "max_beam_size", "largest beam_size and n_best of a request")
+
+
+def _add_limit(group: argparse._ArgumentGroup, name: str, help: str) -> None:
+    """Add the option of a setting that is a number."""
+    option, default = "--" + name.replace("_", "-"), getattr(Settings, name)
+    group.add_argument(option, metavar="N", type=positive, default=default, help=f"{help} (default: %(default)s)")
 
 
 def _add_connections(group: argparse._ArgumentGroup) -> None:
@@ -246,28 +209,14 @@ def _load(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    from nmt.serving.settings import Settings
-
     key = os.environ.get(KEY) if arguments.api_key is None else arguments.api_key
     if key is not None and (not key.strip() or not key.isascii() or not key.isprintable()):
         name = KEY if arguments.api_key is None else "--api-key"
         raise ConfigError(f"{name}: the key is empty or has other than printable ASCII characters.")
-    return Settings(
-        batch_size=arguments.batch_size,
-        max_wait=arguments.max_wait_ms / 1000,
-        max_queue=arguments.max_queue,
-        timeout=arguments.timeout,
-        max_characters=arguments.max_characters,
-        max_body_bytes=arguments.max_body_bytes,
-        max_beam_size=arguments.max_beam_size,
-        max_connections=arguments.max_connections,
-        trusted_proxies=tuple(arguments.trusted_proxies),
-        max_tokens=arguments.max_tokens,
-        max_sentence_tokens=arguments.max_sentence_tokens,
-        max_answer_bytes=arguments.max_answer_bytes,
-        api_key=None if key is None else key.strip(),
-        cors_origins=tuple(arguments.cors_origins),
-    )
+    own = {"max_wait": arguments.max_wait_ms / 1000, "api_key": None if key is None else key.strip()}
+    given = {name: value for name, value in vars(arguments).items() if name in _SETTINGS}
+    lists = {name: tuple(given[name]) for name in ("trusted_proxies", "cors_origins")}
+    return Settings(**{**given, **lists, **own})
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 from nmt.library.values import Request
 from nmt.light.binding import Stop
 from nmt.light.errors import StoppedError
+from nmt.serving.limits import RefusedError
 from nmt.serving.metrics import Metrics
-from nmt.serving.refusal import RefusedError
 
 Compute = Callable[[Sequence[Request], Mapping[str, Any], Stop], list[str]]
 """The answers to some sentences, all with the same options; ended by the flag."""

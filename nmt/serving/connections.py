@@ -28,8 +28,7 @@ import h11
 from starlette.types import ASGIApp, Message
 
 from nmt.errors import ConfigError
-from nmt.serving.refusal import DRAINING, SOON
-from nmt.serving.settings import Settings
+from nmt.serving.limits import DRAINING, SOON, Settings
 
 USUAL_CONNECTIONS: Final = 1000
 OWN_DESCRIPTORS: Final = 64

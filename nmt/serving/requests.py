@@ -9,12 +9,11 @@ from typing import Annotated, Any, Final, NoReturn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.requests import ClientDisconnect, Request
 
-from nmt.errors import LONGEST_VALUE, near_miss, shortened, shown
+from nmt.errors import LONGEST_VALUE, near_miss, refused, shortened
 from nmt.library.values import WISHES
 from nmt.library.values import Request as Sentence
 from nmt.light.options import MOST, OPTIONS, Option, command_option, options_of
-from nmt.serving.refusal import CLIENT_GONE, RefusedError
-from nmt.serving.settings import Settings
+from nmt.serving.limits import CLIENT_GONE, RefusedError, Settings
 
 JSON: Final = "application/json"
 MOST_OBJECTS: Final = 16
@@ -141,7 +140,7 @@ async def read_body(request: Request, *, most: int) -> bytes:
     """The body; RefusedError if it has more than `most` bytes, or the client goes away."""
     encoding = ", ".join(request.headers.getlist("content-encoding")).strip()
     if encoding.lower() not in ("", "identity"):
-        raise RefusedError(415, f"Content-Encoding: {shown(encoding)} is not allowed. Allowed: no such header.")
+        raise RefusedError(415, refused("Content-Encoding", encoding, "no such header"))
     size = int(request.headers.get("content-length", 0))
     parts: list[bytes] = []
     if size <= most:
@@ -162,38 +161,38 @@ async def read_body(request: Request, *, most: int) -> bytes:
 def read_request(body: bytes, content_type: str, settings: Settings, *doors: str) -> Any:
     """The `TranslateRequest` of a body; RefusedError for anything that is not allowed. `doors` as in `keys_of`."""
     if content_type.partition(";")[0].strip().lower() != JSON:
-        raise RefusedError(415, f"Content-Type: {shown(content_type)} is not allowed. Allowed: {JSON}.")
+        raise RefusedError(415, refused("Content-Type", content_type, JSON))
     if body.count(b"[") > settings.max_characters + MOST_LISTS:  # reading many small lists takes long
-        _refuse("body: holds lists in lists. Allowed: a JSON object with the key text.")
+        _refuse("body: holds lists in lists")
     value = _json(body)
     if not isinstance(value, dict):
-        _refuse(f"body: {_shown(value)} is not allowed. Allowed: a JSON object with the key text.")
+        _refuse(f"body: {_shown(value)} is not allowed")
     # What pydantic would list as a million mistakes is refused at the first one.
     texts = max(settings.max_queue, settings.max_characters)
     for name, given in value.items():
         if name not in TranslateRequest.model_fields:
-            _refuse(_unknown(name, doors))
+            raise RefusedError(400, _unknown(name, doors))
         longest = texts if name == "text" or name in WISHES else MOST_LISTS
         if isinstance(given, list) and len(given) > longest:
-            _refuse(f"{name}: a list of {len(given):,} is too long. Allowed: {longest:,}.")
+            _refuse(f"{name}: a list of {len(given):,} is too long", f"{longest:,}")
     try:
         wanted = TranslateRequest.model_validate(value)
     except ValidationError as error:
-        _refuse(_worded(error, value))
+        raise RefusedError(400, _worded(error, value)) from None
     _check_text(wanted, settings)
     for name in ("beam_size", "n_best"):
         given = getattr(wanted, name)
         if given is not None and given > settings.max_beam_size:
-            _refuse(f"{name}: {given:,} is not allowed. Allowed: 1 to {settings.max_beam_size:,}.")
+            _refuse(f"{name}: {given:,} is not allowed", f"1 to {settings.max_beam_size:,}")
     if wanted.max_seconds is not None and wanted.max_seconds > settings.timeout:
-        _refuse(f"max_seconds: {wanted.max_seconds:g} is not allowed. Allowed: at most {settings.timeout:g}.")
+        _refuse(f"max_seconds: {wanted.max_seconds:g} is not allowed", f"at most {settings.timeout:g}")
     return wanted
 
 
 def _check_text(wanted: Any, settings: Settings) -> None:
     texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
     if len(texts) > settings.max_queue:
-        _refuse(f"text: {len(texts):,} sentences are too many. Allowed: {settings.max_queue:,}.")
+        _refuse(f"text: {len(texts):,} sentences are too many", f"{settings.max_queue:,}")
     parts = {"text": wanted.text} | {name: getattr(wanted, name) or "" for name in WISHES}
     characters = 0
     for name, value in parts.items():
@@ -201,9 +200,9 @@ def _check_text(wanted: Any, settings: Settings) -> None:
             characters += len(part)
             if not _is_text(part):
                 where = name if isinstance(value, str) else f"{name}[{place}]"
-                _refuse(f"{where}: holds half of a surrogate pair, which is not text. Allowed: Unicode text.")
+                _refuse(f"{where}: holds half of a surrogate pair, which is not text", "Unicode text")
     if characters > settings.max_characters:
-        _refuse(f"text: {characters:,} characters are too many. Allowed: {settings.max_characters:,}.")
+        _refuse(f"text: {characters:,} characters are too many", f"{settings.max_characters:,}")
 
 
 def _is_text(text: str) -> bool:
@@ -221,28 +220,28 @@ def _json(body: bytes) -> Any:
         nonlocal objects
         objects += 1
         if objects > MOST_OBJECTS:
-            _refuse("body: holds objects in objects. Allowed: one JSON object with the key text.")
+            _refuse("body: holds objects in objects", "one JSON object with the key text")
         found: dict[str, Any] = {}
         for name, value in pairs:
             if name in found:
-                _refuse(f"{shortened(name)}: is given twice. Allowed: once.")
+                _refuse(f"{shortened(name)}: is given twice", "once")
             found[name] = value
         return found
 
     try:
         return json.loads(body.decode("utf-8"), object_pairs_hook=as_object, parse_constant=_constant)
     except UnicodeDecodeError as error:
-        _refuse(f"body: is not UTF-8 (byte {error.start}). Allowed: a JSON object in UTF-8.")
+        _refuse(f"body: is not UTF-8 (byte {error.start})", "a JSON object in UTF-8")
     except json.JSONDecodeError as error:
-        _refuse(f"body: is not JSON: {error.msg} (line {error.lineno}, column {error.colno}). Allowed: a JSON object.")
+        _refuse(f"body: is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", "a JSON object")
     except RecursionError:
-        _refuse("body: is nested too deeply. Allowed: a JSON object with the key text.")
+        _refuse("body: is nested too deeply")
     except ValueError:  # of a whole number with thousands of digits
-        _refuse("body: holds a number that is too long. Allowed: a JSON object with the key text.")
+        _refuse("body: holds a number that is too long")
 
 
 def _constant(name: str) -> NoReturn:
-    _refuse(f"body: {name} is not JSON. Allowed: a JSON object with the key text.")
+    _refuse(f"body: {name} is not JSON")
 
 
 def _unknown(name: str, doors: Sequence[str]) -> str:
@@ -285,5 +284,5 @@ def _allowed(name: str) -> str:
     return str(extra["x-allowed"]) if isinstance(extra, dict) else ""
 
 
-def _refuse(message: str) -> NoReturn:
-    raise RefusedError(400, message)
+def _refuse(problem: str, allowed: str = "a JSON object with the key text") -> NoReturn:
+    raise RefusedError(400, f"{problem}. Allowed: {allowed}.")

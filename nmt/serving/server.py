@@ -21,9 +21,8 @@ from nmt.interop.engine.opened import are_engine_files
 from nmt.library.translator import Translator
 from nmt.serving.app import create_app
 from nmt.serving.connections import Connections
-from nmt.serving.refusal import RefusedError
+from nmt.serving.limits import RefusedError, Settings
 from nmt.serving.service import Load, Service
-from nmt.serving.settings import Settings
 
 BACKLOG: Final = 2048
 SECONDS_TO_SEND: Final = 0.5

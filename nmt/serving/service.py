@@ -17,10 +17,8 @@ from nmt.library.values import Request, Result
 from nmt.light.binding import Stop
 from nmt.light.formats import hypothesis_record
 from nmt.serving.batching import SHORT, Batcher, Job
-from nmt.serving.budget import count, is_surely_short
+from nmt.serving.limits import SOON, RefusedError, Settings, count, is_surely_short
 from nmt.serving.metrics import Metrics
-from nmt.serving.refusal import SOON, RefusedError
-from nmt.serving.settings import Settings
 
 WARM_UP = "A"
 """Translated before the first request, so that no request waits for work that is done only once."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import average, check, convert, evaluate, export, score, shortlist, train, translate
+from nmt.cli import average, check, evaluate, export, score, shortlist, train, translate
+from nmt.zero import command as convert
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 

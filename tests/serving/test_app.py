@@ -7,6 +7,7 @@ import json
 import platform
 import re
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,9 @@ import pytest
 import nmt
 from nmt.cli.serve import build_parser
 from nmt.errors import NmtError
-from nmt.serving.access import INTERNAL
-from nmt.serving.app import FILES, PAGES, create_app
+from nmt.serving.app import FILES, INTERNAL, PAGES, create_app
+from nmt.serving.limits import Settings
 from nmt.serving.service import Service
-from nmt.serving.settings import Settings
 from tests.exported_run import LINES, Exported
 
 SENTENCES = ["a b c", "c", "", "d d a", "b longer a", "two\nlines", "unknown b"]
@@ -248,7 +248,9 @@ def test_the_time_of_a_request_begins_with_its_first_byte(
 ) -> None:
     """A request whose body takes all of its time to arrive has none left."""
     now = [0.0]
-    monkeypatch.setattr("nmt.serving.app.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(
+        "nmt.serving.app.time", SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter)
+    )
 
     async def test(client: httpx.AsyncClient, service: Service) -> None:
         async def slow() -> AsyncIterator[bytes]:

@@ -16,8 +16,8 @@ import nmt
 from nmt.errors import DataError
 from nmt.library.values import Request
 from nmt.serving.batching import BATCH, SHORT, Batcher, Job
+from nmt.serving.limits import RefusedError
 from nmt.serving.metrics import Metrics
-from nmt.serving.refusal import RefusedError
 
 
 class Model:

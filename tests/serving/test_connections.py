@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 import nmt.serving.connections as module
 from nmt.errors import ConfigError
 from nmt.serving.connections import Connections, most_connections
-from nmt.serving.settings import Settings
+from nmt.serving.limits import Settings
 from tests.conftest import HANGS
 
 GET = b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from nmt.serving.app import create_api
+from nmt.serving.limits import Settings
 from nmt.serving.service import Service
-from nmt.serving.settings import Settings
 from tests.conftest import REPOSITORY
 from tests.console import parser_of
 from tests.exported_run import Exported

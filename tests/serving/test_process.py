@@ -22,8 +22,8 @@ import pytest
 
 import nmt
 from nmt.errors import shortened
+from nmt.serving.limits import Settings
 from nmt.serving.server import _listen
-from nmt.serving.settings import Settings
 from tests.conftest import REPOSITORY
 from tests.console import call
 from tests.exported_run import LINES, Exported

@@ -9,9 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 import nmt
-from nmt.serving.refusal import RefusedError
+from nmt.serving.limits import RefusedError, Settings
 from nmt.serving.requests import TranslateRequest, read_request
-from nmt.serving.settings import Settings
 
 SETTINGS = Settings(max_characters=100, max_queue=3, max_beam_size=8, timeout=20)
 KEYS = (

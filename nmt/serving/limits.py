@@ -1,28 +1,63 @@
-"""What a request costs, counted when it is accepted: tokens times hypotheses, and the size of the answer."""
+"""Limits of a server for its clients: the settings, what a request costs, and what it is refused with."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, NoReturn
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from nmt.library.translator import Translator
-from nmt.library.values import Request
-from nmt.serving.refusal import RefusedError
-from nmt.serving.settings import Settings
+from nmt.errors import LONGEST_VALUE, printable, shortened
 
+if TYPE_CHECKING:
+    from nmt.library.translator import Translator
+    from nmt.library.values import Request
+
+CLIENT_GONE = 499
+"""Status of a request whose client went away, used only in logs and metrics."""
+DRAINING: Final = "the server is draining. Try again later."
+SOON: Final = {"Retry-After": "5"}
+"""When to try again where the server starts, ends, or has no room."""
+LONGEST_MESSAGE: Final = 600
 WEIGHT_BYTES: Final = 8
 """Of a weight of the attention in an answer: four decimals, a comma, a space."""
 HEADS: Final = 16
 """Attending heads of a model, about."""
 
 
-class Budget(NamedTuple):
-    """What was counted."""
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Limits and defaults. Each is an option of nmt-serve, whose help says what it is."""
 
-    costs: list[int]
-    """Of each sentence, tokens times hypotheses."""
-    options: dict[str, Any]
-    """The options, by which no sentence is longer than allowed."""
+    batch_size: int = 32
+    max_wait: float = 0.002
+    """Seconds."""
+    max_queue: int = 2048
+    timeout: float = 30
+    max_characters: int = 20_000
+    max_body_bytes: int = 1_000_000
+    max_tokens: int = 50_000
+    """20,000 characters of English have about 5,000."""
+    max_sentence_tokens: int = 1_000
+    max_answer_bytes: int = 10_000_000
+    max_beam_size: int = 16
+    max_connections: int | None = None
+    """None: as many as is usual, and the process may have."""
+    trusted_proxies: tuple[str, ...] = ()
+    api_key: str | None = field(default=None, repr=False)
+    """Without one everybody may translate."""
+    cors_origins: tuple[str, ...] = ()
+
+
+class RefusedError(Exception):
+    """Answered as `{"error": message}`; long words, which are of the client's making, are shortened."""
+
+    def __init__(self, status: int, message: str, *, headers: Mapping[str, str] | None = None) -> None:
+        words = re.sub(rf"\S{{{LONGEST_VALUE + 1},}}", lambda word: shortened(word[0]), message)
+        self.message = shortened(printable(shortened(words, LONGEST_MESSAGE)), LONGEST_MESSAGE)
+        super().__init__(self.message)
+        self.status = status
+        self.headers = dict(headers or {})
 
 
 def count(
@@ -32,8 +67,9 @@ def count(
     settings: Settings,
     *,
     hypotheses: int,
-) -> Budget:
-    """The budget of a request; `options` are the request's own and those of the command.
+) -> tuple[list[int], dict[str, Any]]:
+    """What each sentence of a request costs, tokens times hypotheses; and the options by which none is longer than
+    allowed. `options` are the request's own and those of the command.
 
     Raises RefusedError with status 413 for more than `settings` allow; ConfigError, DataError as `translate` does.
     """
@@ -45,7 +81,7 @@ def count(
         parts = translator.parts(sentences, **chosen)
         longest = _longest(parts)
     if longest > settings.max_sentence_tokens:
-        _refuse(
+        _too_much(
             f"text: {longest:,} tokens cannot be translated at once. "
             f"Allowed: {settings.max_sentence_tokens:,} in a sentence."
         )
@@ -54,17 +90,17 @@ def count(
         for sentence, own in zip(sentences, parts, strict=True)
     ]
     if sum(costs) > settings.max_tokens:
-        _refuse(
+        _too_much(
             f"text: {sum(costs) // hypotheses:,} tokens times {hypotheses} hypotheses are too many. "
             f"Allowed: {settings.max_tokens:,} in all; send less text at a time, or ask for a smaller beam_size."
         )
     weights = _attention_size(parts, chosen)
     if weights > settings.max_answer_bytes:
-        _refuse(
+        _too_much(
             f"details: the attention of this text would have about {weights:,} bytes. "
             f"Allowed: {settings.max_answer_bytes:,}; send less text at a time, or ask for a smaller n_best."
         )
-    return Budget(costs, chosen)
+    return costs, chosen
 
 
 def is_surely_short(sentences: Sequence[Request], options: Mapping[str, Any], *, most: int) -> bool:
@@ -82,7 +118,9 @@ def is_surely_short(sentences: Sequence[Request], options: Mapping[str, Any], *,
 def check_answer(size: int, settings: Settings) -> None:
     """Refuse an answer of so many bytes, if it is too large."""
     if size > settings.max_answer_bytes:
-        _refuse(f"text: the answer has {size:,} bytes. Allowed: {settings.max_answer_bytes:,}; ask for fewer details.")
+        _too_much(
+            f"text: the answer has {size:,} bytes. Allowed: {settings.max_answer_bytes:,}; ask for fewer details."
+        )
 
 
 def _longest(parts: Sequence[Sequence[int]]) -> int:
@@ -106,5 +144,5 @@ def _attention_size(parts: Sequence[Sequence[int]], options: Mapping[str, Any]) 
     return squares * WEIGHT_BYTES * translations * (HEADS if "heads" in details else 1)
 
 
-def _refuse(message: str) -> NoReturn:
+def _too_much(message: str) -> NoReturn:
     raise RefusedError(413, message)
