@@ -85,6 +85,15 @@ def naming(path: Path | str, *, unfinished: str | None = None) -> Iterator[None]
         raise
 
 
+def file_identity(path: Path) -> tuple[int, int, int, int] | None:
+    """Size, time of change of content and of the file itself, inode; None if it is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
 def model_folder(file: Path) -> Path:
     """The directory of the run or model that a file of one belongs to, of a checkpoint's that of the run around it."""
     folder = file.parent

@@ -38,10 +38,9 @@ from nmt.cli.common import execute, make_parser
 from nmt.config import load_config
 from nmt.data import Corpus, SentencePieceTokenizer
 from nmt.data.encoding import LengthRule, encode
-from nmt.data.known_files import read_facts
-from nmt.data.line_sample import sample_lines
 from nmt.data.sentencepiece import SentencePieceOptions
-from nmt.data.text import FilePair, read_lines
+from nmt.data.text import FilePair, read_lines, sample_lines
+from nmt.data.text_facts import read_facts
 from nmt.errors import DataError
 from nmt.system import usable_cores
 from nmt.tasks.translation import build_batches

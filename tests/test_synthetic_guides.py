@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from nmt.config import Config, load_config
-from nmt.data.monolingual import training_prefixes
+from nmt.data.prepare import training_prefixes
 from nmt.errors import ConfigError
 from tests.conftest import page_of
 from tests.console import call, parser_of

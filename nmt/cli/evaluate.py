@@ -275,7 +275,7 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
     from nmt.cli.opened import open_models
     from nmt.cli.output import output_stream
     from nmt.cli.progress import LinesBar, Totals
-    from nmt.data.windows import windows
+    from nmt.data.text import windows
     from nmt.library.translator import WINDOW
 
     inputs = [name for text in _inputs(arguments) for name in text]

@@ -18,8 +18,7 @@ from typing import IO, Any, Final
 from nmt.cli.common import say
 from nmt.cli.descriptors import require
 from nmt.data import read_lines
-from nmt.data.text import LONGEST_LINE, Policy, Undecodable
-from nmt.data.windows import windows
+from nmt.data.text import LONGEST_LINE, Policy, Undecodable, windows
 from nmt.errors import DataError, counted
 
 _BLOCK = 1 << 16

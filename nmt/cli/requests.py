@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from nmt.data import read_lines
-from nmt.data.text import Policy, Undecodable, on_one_line, wide
+from nmt.data.text import Policy, Undecodable, wide
+from nmt.data.tokenizer import on_one_line
 from nmt.errors import DataError, counted, refused, shown
 from nmt.search import Request
 

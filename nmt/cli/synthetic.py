@@ -175,7 +175,7 @@ class Command:
     @contextlib.contextmanager
     def _shown(self, bar: LinesBar, work: Work, progress: Progress) -> Iterator[Callable[[int], object]]:
         """The bar on a terminal, otherwise a line from time to time; after an interruption, how to resume."""
-        from nmt.data.progress import progress as shown_progress
+        from nmt.data.work import progress as shown_progress
 
         total, done = work.texts.lines, progress.counts.lines
         shown = self._world.is_main and not self._is_quiet and not sys.stderr.isatty()

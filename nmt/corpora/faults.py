@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from nmt.data.matching import MARKS, canonical, folded
-from nmt.data.text import is_empty
 
 FAULTS: Final = MappingProxyType(
     {
@@ -101,7 +100,7 @@ class HeldOut:
         self._sides: tuple[set[bytes], set[bytes]] = (set(), set())
         for pair in pairs:
             for known, line in zip(self._sides, pair, strict=True):
-                if not is_empty(line):
+                if line.strip():
                     known.add(_digest(folded(line)))
 
     def has_side_of(self, pair: Pair) -> bool:
@@ -124,7 +123,7 @@ class Inspector:
 
     def faults(self, pair: Pair, *, is_utf8: bool = True) -> list[str]:
         """Names of the faults of the next pair, in the order of FAULTS. For an empty pair, only that it is empty."""
-        if any(is_empty(line) for line in pair):
+        if any(not line.strip() for line in pair):
             return ["empty"] if is_utf8 else ["not_utf8", "empty"]
         digest = _digest("\n".join(map(canonical, pair)))
         found = {

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from nmt.corpora.faults import FAULTS, MAX_RATIO, HeldOut, Inspector, Norms, NormsOf, Pair
-from nmt.data.corpus import SIDES
+from nmt.data.corpus import SIDES, CorpusReport
 from nmt.data.encoding import shown_change
-from nmt.data.progress import progress
-from nmt.data.report import CorpusReport
-from nmt.data.text import FilePair, Undecodable, check_hides_no_packed, find_file, is_empty, nothing_in, read_pairs
+from nmt.data.text import FilePair, Undecodable, check_hides_no_packed, find_file, nothing_in, read_pairs
+from nmt.data.work import progress
 from nmt.errors import ConfigError, DataError
 from nmt.files import check_not_packed, naming, writing
 
@@ -135,7 +134,7 @@ def unspelled(files: FilePair, name: str, find: Callable[[str, Sequence[str]], I
     for number, pair, _ in _pairs(files):
         block: dict[str, Any] = {}
         for side, path, line in zip(SIDES, files, pair, strict=True):
-            found = [shown_change(line, text) for _, text in find(side, [line]) if not is_empty(line)]
+            found = [shown_change(line, text) for _, text in find(side, [line]) if line.strip()]
             block[f"{side}_unspelled"] = len(found)
             block[f"{side}_unspelled_examples"] = tuple(f"{path}, line {number}: {change}" for change in found)
         report = report + CorpusReport(**block)

@@ -19,7 +19,7 @@ from typing import IO
 from nmt.corpora.faults import Pair
 from nmt.corpora.fetch import digest, download
 from nmt.corpora.recorded import LANGUAGES, is_complete, settle
-from nmt.data.text import is_empty, read_lines
+from nmt.data.text import read_lines
 from nmt.errors import DataError, counted
 
 HOME = "https://www.manythings.org/anki"
@@ -176,7 +176,7 @@ def _pairs(lines: Iterable[str], counts: Counter[str]) -> list[Pair]:
     for line in lines:
         counts["lines"] += 1
         columns = [column.strip() for column in line.split("\t")]
-        if len(columns) < 2 or is_empty(columns[0]) or is_empty(columns[1]):
+        if len(columns) < 2 or not columns[0].strip() or not columns[1].strip():
             counts["unusable"] += 1
             continue
         pair = Pair(columns[0], columns[1])

@@ -8,9 +8,8 @@ from nmt.lazily import members
 
 if TYPE_CHECKING:
     from nmt.data.batching import Batch, batch_lines, collate, pad, restore_order
-    from nmt.data.corpus import Corpus
+    from nmt.data.corpus import Corpus, CorpusReport
     from nmt.data.prepare import PreparedData, missing_files, planned_sizes
-    from nmt.data.report import CorpusReport
     from nmt.data.sampler import BatchSampler
     from nmt.data.saved_tokenizer import load_tokenizer, save_tokenizer
     from nmt.data.sentencepiece import SentencePieceTokenizer
@@ -23,9 +22,8 @@ else:
         __name__,
         {
             "batching": ("Batch", "batch_lines", "collate", "pad", "restore_order"),
-            "corpus": ("Corpus",),
+            "corpus": ("Corpus", "CorpusReport"),
             "prepare": ("PreparedData", "missing_files", "planned_sizes"),
-            "report": ("CorpusReport",),
             "sampler": ("BatchSampler",),
             "saved_tokenizer": ("load_tokenizer", "save_tokenizer"),
             "sentencepiece": ("SentencePieceTokenizer",),

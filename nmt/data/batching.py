@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.data.sampling import Rows
+from nmt.data.corpus import Rows
 from nmt.data.vocabulary import PAD
 
 T = TypeVar("T")

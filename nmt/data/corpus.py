@@ -1,28 +1,195 @@
-"""Encoded parallel text on disk, mapped into memory; folders that appear only when they are complete."""
+"""Encoded parallel text on disk, mapped into memory: its sentences, its report, its checksums."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.flat_sentences import FlatSentences, Ids
-from nmt.data.report import CorpusReport
-from nmt.data.sampling import Part, Rows
+from nmt.config.schema import DataConfig
+from nmt.data.vocabulary import PAD
+from nmt.data.work import Advance, no_progress
 from nmt.errors import DataError, counted
-from nmt.files import LARGEST_RECORD, new_directory, open_inside, read_inside, reason
+from nmt.files import LARGEST_RECORD, file_identity, new_directory, open_inside, read_inside, reason, replace_text
 
+_EXAMPLES = 5
 META = "corpus.json"
 META_SUM = "own_crc32"
 SIDES = ("source", "target")
+VERIFIED = "verified.json"
+"""In the folder of a corpus: size, times and inode of each file when it was found whole."""
+_BLOCK = 1 << 20
+Rows = NDArray[np.int64]
+"""Numbers of sentence pairs in a corpus."""
+
+Ids = NDArray[Any]
+"""Token ids, uint16, uint32 or int32."""
+
+
+class Part(NamedTuple):
+    """The pairs of one prefix of data.train, which follow those of the prefix before it."""
+
+    pairs: int
+    cost: int
+    """Sum over its pairs of the longer side's length, end symbol counted."""
+
+
+class FlatSentences(NamedTuple):
+    """One language of a corpus, or of a part of it; the arrays may be maps of files."""
+
+    ids: Ids
+    lengths: NDArray[np.int32]
+    """[N]"""
+    offsets: NDArray[np.int64]
+    """[N + 1]; where in `ids` each begins, and the end."""
+
+    @classmethod
+    def of(cls, ids: Ids, lengths: NDArray[Any]) -> FlatSentences:
+        """Sentences of these lengths [N]."""
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return cls(ids, lengths.astype(np.int32), offsets)
+
+    def row(self, i: int) -> Ids:
+        """The ids of sentence `i`, a view."""
+        return self.ids[self.offsets[i] : self.offsets[i + 1]]
+
+    def padded(self, rows: Rows) -> NDArray[np.int64]:
+        """The ids of sentences `rows` [B], PAD at the right: [B, longest]."""
+        lengths = self.lengths[rows]
+        columns = np.arange(lengths.max(initial=0))
+        inside = columns < lengths[:, None]
+        padded = np.full(inside.shape, PAD, np.int64)
+        padded[inside] = self.ids[(self.offsets[rows][:, None] + columns)[inside]]
+        return padded
+
+    def taken(self, rows: Rows) -> FlatSentences:
+        """Sentences `rows` [B] alone, in this order; memory is in proportion to their tokens."""
+        new = FlatSentences.of(self.ids[:0], self.lengths[rows])
+        moved = np.repeat(self.offsets[rows] - new.offsets[:-1], new.lengths)
+        return new._replace(ids=self.ids[moved + np.arange(len(moved))])
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusReport:
+    """Counts of pairs and tokens. Token counts are of kept pairs, end symbols not included."""
+
+    read: int = 0
+    """Line pairs read."""
+    kept: int = 0
+    """Pairs in the corpus."""
+    empty: int = 0
+    """Pairs with an empty side; skipped in training text, kept elsewhere."""
+    too_long: int = 0
+    """Pairs left out because a side is longer than data.max_length."""
+    truncated: int = 0
+    """Pairs of which a side was cut to data.max_length."""
+    source_tokens: int = 0
+    target_tokens: int = 0
+    source_unknown: int = 0
+    """Source tokens that are not in the vocabulary."""
+    target_unknown: int = 0
+    """Target tokens that are not in the vocabulary."""
+    empty_examples: tuple[str, ...] = ()
+    """File and line of the first few empty sides."""
+    too_long_examples: tuple[str, ...] = ()
+    """File and line of the first few sentences that are too long."""
+    several: int = 0
+    """Source lines read that have several sentences."""
+    looked_at: int = 0
+    """Source lines of which that is known: none, where encoded by versions before 0.3.0 or without a C compiler."""
+
+    source_unspelled: int = 0
+    """Source lines read that the vocabulary cannot spell: it makes other text of them."""
+    target_unspelled: int = 0
+    source_unspelled_examples: tuple[str, ...] = ()
+    """File, line, and which text becomes which other, of the first few."""
+    target_unspelled_examples: tuple[str, ...] = ()
+
+    def __add__(self, other: CorpusReport) -> CorpusReport:
+        """The report of both parts; `other` comes later in the text."""
+        values: dict[str, Any] = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        for name in (name for name in values if name.endswith("_examples")):
+            values[name] = values[name][:_EXAMPLES]
+        return CorpusReport(**values)
+
+    @property
+    def source_unknown_share(self) -> float:
+        """Share of the source tokens that are unknown, in 0..1."""
+        return self.source_unknown / max(1, self.source_tokens)
+
+    @property
+    def target_unknown_share(self) -> float:
+        """Share of the target tokens that are unknown, in 0..1."""
+        return self.target_unknown / max(1, self.target_tokens)
+
+    @property
+    def several_share(self) -> float | None:
+        """Share of the source lines that have several sentences; None where that is not known."""
+        return self.several / self.looked_at if self.looked_at else None
+
+    def lines(self, name: str) -> list[str]:
+        """The report for people; `name` says which corpus it is."""
+        dropped = self.read - self.kept
+        first = f"{name}: {counted(self.read, 'pair')} read, {self.kept:,} kept"
+        if self.empty:
+            fate = "skipped" if dropped else "kept"
+            first += f", {self.empty:,} with an empty side {fate} ({_listed(self.empty_examples, self.empty)})"
+        if self.too_long:
+            first += f", {self.too_long:,} too long dropped ({_listed(self.too_long_examples, self.too_long)})"
+        if self.truncated:
+            first += f", {self.truncated:,} too long truncated ({_listed(self.too_long_examples, self.truncated)})"
+        return [
+            first,
+            f"{name}: {self.source_tokens:,} source tokens ({self.source_unknown_share:.2%} unknown), "
+            f"{self.target_tokens:,} target tokens ({self.target_unknown_share:.2%} unknown)",
+        ]
+
+    def doubts(self, name: str) -> list[str]:
+        """A warning for each side that has lines which the vocabulary cannot spell."""
+        return [
+            f"{name}: {counted(count, f'{side} line')} that the vocabulary cannot spell: {_listed(examples, count)}; "
+            f"{advice}"
+            for side, count, examples, advice in (
+                (
+                    "source",
+                    self.source_unspelled,
+                    self.source_unspelled_examples,
+                    "the model reads other text (data.tokenizer_options.normalization)",
+                ),
+                (
+                    "target",
+                    self.target_unspelled,
+                    self.target_unspelled_examples,
+                    "no translation can contain this (data.tokenizer_options.normalization, byte_fallback)",
+                ),
+            )
+            if count
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> CorpusReport:
+        """Read back `to_json`."""
+        restored: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**restored)
+
+
+def _listed(examples: tuple[str, ...], count: int) -> str:
+    return "; ".join(examples) + ("; ..." if count > len(examples) else "")
 
 
 def meta_sum(meta: dict[str, Any]) -> int:
@@ -125,6 +292,76 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> Ids:
         return np.asarray(np.memmap(stream, dtype, mode="r", shape=(count,)))
 
 
+def unverified_bytes(folder: Path) -> int:
+    """Bytes that `damaged_file` would read; DataError as there."""
+    return sum((file_identity(path) or (0,))[0] for path in _unverified(folder, _sums(folder)))
+
+
+def damaged_file(folder: Path, *, advance: Advance = no_progress) -> Path | None:
+    """A file of a corpus that has changed since the text was encoded, or None; verified files are remembered.
+
+    Raises DataError for a corpus whose checksums cannot be read.
+    """
+    sums = _sums(folder)
+    unverified = _unverified(folder, sums)
+    # Taken before reading: a file that changes in the meantime is read again at the next start.
+    identities = {path.name: file_identity(path) for path in unverified}
+    damaged = _first_wrong(unverified, sums, advance)
+    if damaged is None and unverified:
+        with contextlib.suppress(OSError):  # a cache that may only be read is verified at each start
+            replace_text(folder / VERIFIED, json.dumps({**_remembered(folder), **identities}, indent=1))
+    return damaged
+
+
+def any_damaged_file(folder: Path) -> Path | None:
+    """The same without using or writing remembered results."""
+    sums = _sums(folder)
+    return _first_wrong([folder / name for name in sums], sums, no_progress)
+
+
+def damage(path: Path) -> str:
+    """The message about a damaged file."""
+    return f"{path}: damaged: its checksum is not the one in {META}"
+
+
+def _first_wrong(paths: Iterable[Path], sums: dict[str, int], advance: Advance) -> Path | None:
+    return next((path for path in paths if _crc32(path, advance) != sums[path.name]), None)
+
+
+def _crc32(path: Path, advance: Advance) -> int:
+    found = 0
+    try:
+        with open_inside(path, within=path.parent) as stream:
+            while block := stream.read(_BLOCK):
+                found = zlib.crc32(block, found)
+                advance(len(block))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    return found
+
+
+def _unverified(folder: Path, sums: Iterable[str]) -> list[Path]:
+    known = _remembered(folder)
+    return [folder / name for name in sums if known.get(name) != list(file_identity(folder / name) or ())]
+
+
+def _sums(folder: Path) -> dict[str, int]:
+    """Checksums by the names of files in the folder; none for a corpus of a version that wrote none."""
+    try:
+        meta: Any = json.loads(read_inside(folder / META, within=folder, largest=LARGEST_RECORD))
+        return {Path(name).name: int(value) for name, value in meta.get("crc32", {}).items()}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise DataError(f"{folder / META}: damaged ({error})") from error
+
+
+def _remembered(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_inside(folder / VERIFIED, within=folder, largest=LARGEST_RECORD))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 @contextmanager
 def new_folder(final: Path) -> Iterator[Path]:
     """A temporary folder that becomes `final` if the block succeeds, and is deleted otherwise.
@@ -144,3 +381,23 @@ def new_folder(final: Path) -> Iterator[Path]:
     except OSError as error:
         place = error.filename or final
         raise DataError(f"{place}: cannot be written ({reason(error)})") from error
+
+
+def corpora_of(data: DataConfig, run_dir: Path, *, keys: Mapping[str, Collection[str]]) -> list[Path]:
+    """The existing folders of encoded text of a run: all of its own cache.
+
+    In a cache shared with other runs (data.cache_dir), those with `keys`: by the name of a corpus, `train` or `dev`.
+    """
+    if data.cache_dir is None:
+        return sorted(path.parent for path in (run_dir / "cache").glob(f"*/{META}") if not _is_unfinished(path.parent))
+    folders = (corpus_folder(Path(data.cache_dir), name, key) for name, found in keys.items() for key in sorted(found))
+    return [folder for folder in folders if (folder / META).is_file()]
+
+
+def corpus_folder(cache: Path, name: str, key: str) -> Path:
+    """Where the corpus called `name` of this key lies in a cache."""
+    return cache / f"{name}-{key[:16]}"
+
+
+def _is_unfinished(folder: Path) -> bool:
+    return folder.name.startswith(".") or folder.name.endswith(".partial")

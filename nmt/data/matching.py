@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
-from nmt.data.spans import Span
+from nmt.data.tokenizer import Span
 
 Value = TypeVar("Value")
 

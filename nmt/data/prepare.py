@@ -14,21 +14,16 @@ from typing import Any
 from nmt.config import component_options
 from nmt.config.located import path_options
 from nmt.config.schema import Config, DataConfig
-from nmt.data.cache import corpus_folder, encoded_corpus
-from nmt.data.corpus import Corpus, new_folder
+from nmt.data.corpus import Corpus, CorpusReport, corpus_folder, new_folder
 from nmt.data.demo import write_corpus
-from nmt.data.encoding import LengthRule, Tags
-from nmt.data.known_files import KnownFiles
-from nmt.data.monolingual import describe_monolingual, training_files, training_tags
-from nmt.data.progress import progress as progress_shown
-from nmt.data.references import join_references, missing_references, read_references
-from nmt.data.report import CorpusReport
-from nmt.data.resegmentation import Sides
+from nmt.data.encoding import LengthRule, Tags, encoded_corpus
 from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
-from nmt.data.text import FilePair, ParallelText, as_list, find_pairs, missing_pairs, read_parallel
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.validation_facts import ValidationFacts, validation_facts
-from nmt.errors import ConfigError, DataError
+from nmt.data.text import FilePair, ParallelText, as_list, find_pairs, missing_pairs, read_lines, read_parallel
+from nmt.data.text_facts import KnownFiles, ValidationFacts, validation_facts
+from nmt.data.tokenizer import Sides, Tokenizer
+from nmt.data.vocabulary import SPECIAL_TOKENS
+from nmt.data.work import progress as shown_progress
+from nmt.errors import ConfigError, DataError, counted, missing
 from nmt.files import reason, unreadable
 from nmt.registry import TOKENIZERS
 
@@ -198,7 +193,7 @@ def planned_sizes(config: Config) -> tuple[int, int] | None:
 def known_files(folder: Path, paths: Sequence[Path], *, shown: bool) -> KnownFiles:
     """The facts about all files, remembered in `folder`; unknown files are read now."""
     known = KnownFiles(folder / "files.json")
-    with progress_shown("reading text", total=known.unread_bytes(paths), unit="B", shown=shown) as advance:
+    with shown_progress("reading text", total=known.unread_bytes(paths), unit="B", shown=shown) as advance:
         for path in paths:
             known.facts(path, advance=advance)
     return known
@@ -283,3 +278,89 @@ def _corpus_key(digests: Sequence[str], tokenizer: Tokenizer, rule: LengthRule, 
     if tags:
         parts.append(list(tags))
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def read_references(files: str | Sequence[str] | None, text: ParallelText | None, *, key: str) -> list[list[str]]:
+    """One stream of lines for each set of references of `text`: its target side, or that of each of `files`.
+
+    Files may be packed (.gz). Raises DataError, naming `key` and the file, if it is missing, not UTF-8 or has another
+    number of lines than the text.
+    """
+    if text is None:
+        return []
+    if files is None:
+        return [text.target]
+    try:
+        streams = [list(read_lines(file)) for file in as_list(files)]
+    except DataError as error:
+        raise DataError(f"{key}: {error}") from error
+    for file, lines in zip(as_list(files), streams, strict=True):
+        if len(lines) != len(text.source):
+            counts = f"{file} has {counted(len(lines), 'line')}, but the text to translate {len(text.source)}"
+            raise DataError(f"{key}: {counts}; a file has a reference for each line of all prefixes")
+    return streams
+
+
+def join_references(
+    streams: Sequence[Sequence[str]], tokenizer: Tokenizer, *, name: str
+) -> tuple[list[list[str]], list[str]]:
+    """References in the form of translations, and lines for people if that changes them.
+
+    Without this, references that are split into subwords, as the text that a model of subwords trains on, would be
+    scored against translations whose subwords are joined. `name` says which text it is.
+    """
+    joined = [[tokenizer.joined_target(line) for line in stream] for stream in streams]
+    pairs = [pair for before, after in zip(streams, joined, strict=True) for pair in zip(before, after, strict=True)]
+    changed = sum(before != after for before, after in pairs)
+    said = f"{name}: {changed:,} of {len(pairs):,} reference lines are split into subwords; they are joined for scoring"
+    return joined, [said] if changed else []
+
+
+def missing_references(files: str | Sequence[str] | None, *, key: str) -> list[tuple[str, str]]:
+    """The key of each missing file, with the message about it."""
+    return [
+        (key if isinstance(files, str) else f"{key}.{index}", missing(file))
+        for index, file in enumerate(as_list(files))
+        if not Path(file).is_file()
+    ]
+
+
+def training_prefixes(data: DataConfig) -> list[str]:
+    """The prefixes of all training text, back-translated text last: the parts of the encoded corpus."""
+    made = [] if data.train or data.generator == "none" else [data.generator]
+    return [*as_list(data.train), *made, *as_list(data.monolingual)]
+
+
+def training_files(data: DataConfig) -> list[FilePair]:
+    """The files of these prefixes; DataError, naming the key, for a missing file."""
+    languages = data.source_language, data.target_language
+    parallel = find_pairs(data.train, *languages, key="data.train")
+    return [*parallel, *find_pairs(data.monolingual, *languages, key="data.monolingual")]
+
+
+def training_tags(data: DataConfig, tokenizer: Tokenizer) -> Tags:
+    """The tag of each of these files (Caswell et al., WMT 2019); empty if no text has one.
+
+    Raises DataError, naming the key, if the tag is not one token of the source vocabulary.
+    """
+    if not data.monolingual or data.monolingual_tag is None:
+        return []
+    tag = tokenizer.source_symbol(data.monolingual_tag)
+    if tag is None or tag < len(SPECIAL_TOKENS):
+        what = "is a special symbol" if tag is not None else "is not one token of the source vocabulary"
+        remedy = (
+            f"a tokenizer learned with data.tokenizer_options.symbols: ['{data.monolingual_tag}'] has it; "
+            "data.monolingual_tag: null uses no tag"
+        )
+        raise DataError(f"data.monolingual_tag: {data.monolingual_tag!r} {what}; {remedy}")
+    return [None] * len(as_list(data.train)) + [tag] * len(as_list(data.monolingual))
+
+
+def describe_monolingual(data: DataConfig, train: Corpus) -> list[str]:
+    """How much of the training text is back-translated, for people; empty if none is."""
+    texts = len(as_list(data.monolingual))
+    if not texts:
+        return []
+    tag = "" if data.monolingual_tag is None else f", each source after {data.monolingual_tag}"
+    pairs = counted(sum(part.pairs for part in train.parts[-texts:]), "pair")
+    return [f"train: {pairs} of these from data.monolingual{tag}"]

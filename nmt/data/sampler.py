@@ -1,7 +1,8 @@
-"""The batches of an epoch: pools of pairs taken from the order, sorted by length, cut, shuffled."""
+"""The pairs of an epoch, their order, subwords and batches: a pure function of lengths, settings, seed and epoch."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -9,14 +10,211 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.permutation import Permutation
-from nmt.data.resegmentation import DrawnPairs, Resegmentation
-from nmt.data.sampling import PairOrder, Part, Rows
+from nmt.data.corpus import SIDES, Corpus, FlatSentences, Part, Rows
+from nmt.data.tokenizer import Sides
+from nmt.errors import DataError
+from nmt.ops.subwords import draw
 
 LOOKED_AT = 64
 """Pools that an estimate looks at; an epoch of no more is counted exactly."""
 LOOKED_AT_ANEW = 4
 """The same where text is split anew, which takes time."""
+RUN = 64
+"""Consecutive pairs that stay together in the order of a large corpus."""
+LARGE = 1 << 22
+"""Pairs of a large corpus, of which not everything stays in memory: pairs taken singly would each be a disk access."""
+Places = NDArray[np.int64]
+
+_ROUNDS = 8
+
+
+class Permutation:
+    """A one-to-one map of 0..size-1 onto itself that depends only on its key, the same on every machine.
+
+    A generalised Feistel network: a number is written as (left, right) with left below a and right
+    below b, where a * b is hardly larger than `size`, and each round adds a hash of one half to the
+    other. Results that are too large are permuted again ("cycle walking", Black and Rogaway,
+    Ciphers with arbitrary finite domains, CT-RSA 2002). It is not cryptographically secure.
+    """
+
+    def __init__(self, size: int, *key: int | str) -> None:
+        """`key`: any numbers and words, such as a seed, what the permutation is for, and the epoch."""
+        if not 0 < size < 2**62:
+            raise ValueError(f"size {size} must be positive")
+        self.size = size
+        rows = int(np.ceil(np.sqrt(float(size))))
+        self._rows, self._columns = np.uint64(rows), np.uint64(-(-size // rows))
+        digest = hashlib.blake2b(repr(key).encode(), digest_size=8 * _ROUNDS).digest()
+        self._keys = np.frombuffer(digest, "<u8").astype(np.uint64)
+
+    def __call__(self, places: Places) -> Places:
+        """Where each of `places`, any array of numbers in 0..size-1, goes."""
+        found = self._once(np.asarray(places).astype(np.uint64))
+        outside = np.flatnonzero(found >= self.size)
+        while len(outside):
+            found[outside] = self._once(found[outside])
+            outside = outside[found[outside] >= self.size]
+        return found.astype(np.int64)
+
+    def _once(self, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        left, right = np.divmod(numbers, self._columns)
+        for key in self._keys.reshape(-1, 2):
+            left = (left + mixed(right ^ key[0]) % self._rows) % self._rows
+            right = (right + mixed(left ^ key[1]) % self._columns) % self._columns
+        found: NDArray[np.uint64] = left * self._columns + right
+        return found
+
+
+def mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """A hash of each number: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    found: NDArray[np.uint64] = numbers ^ (numbers >> np.uint64(31))
+    return found
+
+
+def sampling_shares(
+    sizes: Sequence[int], names: Sequence[str], *, temperature: float = 1.0, weights: Sequence[float] | None = None
+) -> list[float]:
+    """The share of each corpus in an epoch.
+
+    p_i ~ weights_i, or p_i ~ n_i ** (1 / temperature) with n_i the number of its pairs. Raises DataError for a corpus
+    without pairs, which cannot be sampled.
+    """
+    for size, name in zip(sizes, names, strict=True):
+        if size == 0:
+            raise DataError(f"data.train: no pair of {name} was kept, so it cannot be sampled; remove it")
+    # Relative to the largest, so that no power overflows.
+    raw = np.asarray(weights, float) if weights else (np.asarray(sizes, float) / max(sizes)) ** (1 / temperature)
+    return [float(share) for share in raw / raw.sum()]
+
+
+class PairOrder:
+    """The order of the pairs of every epoch.
+
+    An epoch has as many pairs as all parts together. Without shares that is each pair once. With
+    them, a part is an endless sequence of passes over its pairs, each in its own order, and every epoch takes the next
+    piece of it, whose length is its share: a part may occur several times in an epoch or take several epochs, but no
+    pair of it is ever more than one use ahead of another.
+
+    In a corpus of LARGE pairs or more, runs of RUN consecutive pairs stay together, so that what
+    a disk reads at once is used at once.
+    """
+
+    def __init__(self, parts: Sequence[Part], *, shares: Sequence[float] | None = None, seed: int = 1) -> None:
+        pairs = np.array([part.pairs for part in parts] if shares else [sum(part.pairs for part in parts)], np.int64)
+        self._run = RUN if pairs.sum() >= LARGE else 1
+        self._ends = np.cumsum(pairs)  # rows
+        self._begins = self._ends - pairs
+        self._units = -(-pairs // self._run)  # a unit is a run; [parts]
+        taken = self._units
+        if shares is not None:
+            taken = np.maximum(1, np.rint(np.asarray(shares) * self._units.sum()).astype(np.int64))
+        self._taken = taken  # units of each part in an epoch
+        self._first = np.cumsum(taken) - taken
+        self._seed = seed
+        self.shares = shares
+
+    @property
+    def units(self) -> int:
+        """Units in an epoch; each is `unit_pairs` pairs, the last of a part perhaps fewer."""
+        return int(self._taken.sum())
+
+    @property
+    def unit_pairs(self) -> int:
+        """Pairs that stay together."""
+        return self._run
+
+    def uses(self) -> list[float]:
+        """How often an epoch takes each pair of every part, on average."""
+        return [float(taken / units) for taken, units in zip(self._taken, self._units, strict=True)]
+
+    def rows(self, epoch: int, start: int, end: int) -> Rows:
+        """The rows of units `start` to `end` (exclusive) of epoch `epoch`, counted from 0."""
+        place = Permutation(self.units, self._seed, "epoch", epoch)(np.arange(start, end))
+        part = np.searchsorted(self._first, place, side="right") - 1
+        passes, unit = np.divmod(epoch * self._taken[part] + place - self._first[part], self._units[part])
+        for chosen, number in {(int(i), int(k)) for i, k in zip(part, passes, strict=True)}:
+            here = (part == chosen) & (passes == number)
+            unit[here] = Permutation(int(self._units[chosen]), self._seed, "pass", chosen, number)(unit[here])
+        first = self._begins[part] + unit * self._run
+        rows = first[:, None] + np.arange(self._run)
+        kept: Rows = rows[rows < self._ends[part][:, None]]
+        return kept
+
+
+class Resegmentation:
+    """Splits pairs of a corpus again.
+
+    The split of a sentence depends only on `seed`, the epoch, the number of its pair in the corpus and its side, not on
+    batches, processes or earlier draws. A pair that comes several times in an epoch is the same each time. A sentence
+    that would have more than `max_length` tokens, the end symbol not counted, stays in this epoch as the corpus has it.
+    """
+
+    def __init__(self, corpus: Corpus, sides: Sides, *, seed: int, max_length: int) -> None:
+        self._corpus, self._sides, self._seed, self._limit = corpus, sides, seed, max_length + 1
+
+    def __call__(self, epoch: int, rows: Rows) -> DrawnPairs:
+        """The pairs `rows`, each any number of times, as epoch `epoch`, counted from 0, has them."""
+        rows = np.unique(rows)
+        return DrawnPairs(self._corpus, rows, [self._side(number, epoch, rows) for number in range(len(SIDES))])
+
+    def _side(self, number: int, epoch: int, rows: Rows) -> DrawnSide | None:
+        splitter = self._sides[number]
+        if splitter is None:
+            return None
+        ids, lengths, _ = self._corpus.sentences(SIDES[number], rows)
+        drawn = draw(splitter, ids, lengths, seeds(self._seed, epoch, SIDES[number], rows), limit=self._limit)
+        return DrawnSide(FlatSentences.of(drawn.ids, drawn.lengths), drawn.kept)
+
+
+def seeds(seed: int, epoch: int, side: str, rows: Rows) -> NDArray[np.uint64]:
+    """What decides how the sentences of `rows` [B] are split: [B]."""
+    digest = hashlib.blake2b(repr((seed, "subwords", epoch, side)).encode(), digest_size=8).digest()
+    return mixed(rows.astype(np.uint64) + np.frombuffer(digest, "<u8").astype(np.uint64))
+
+
+class DrawnSide(NamedTuple):
+    """Sentences of one side."""
+
+    sentences: FlatSentences
+    kept: NDArray[np.bool_]
+    """Which of them are as the corpus has them, as they would be too long."""
+
+
+class DrawnPairs:
+    """Pairs of a corpus as they have been split anew; they are read like those of the corpus itself."""
+
+    def __init__(self, corpus: Corpus, rows: Rows, sides: list[DrawnSide | None]) -> None:
+        """`rows`: those that can be read, ascending. Where a side is None it is that of the corpus."""
+        self._corpus, self._rows = corpus, rows
+        self._source, self._target = sides
+
+    def lengths(self, rows: Rows) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Source and target lengths of pairs `rows` [B], EOS counted: [B] each."""
+        places, (source, target) = self._places(rows), self._corpus.lengths(rows)
+        return (
+            source if self._source is None else self._source.sentences.lengths[places],
+            target if self._target is None else self._target.sentences.lengths[places],
+        )
+
+    def padded_source(self, rows: Rows) -> NDArray[np.int64]:
+        """Source ids of pairs `rows` [B], PAD at the right: [B, S]."""
+        side = self._source
+        return self._corpus.padded_source(rows) if side is None else side.sentences.padded(self._places(rows))
+
+    def padded_target(self, rows: Rows) -> NDArray[np.int64]:
+        """Target ids of pairs `rows` [B], PAD at the right: [B, T]."""
+        side = self._target
+        return self._corpus.padded_target(rows) if side is None else side.sentences.padded(self._places(rows))
+
+    def too_long(self, rows: Rows) -> int:
+        """How many sentences of pairs `rows` stay as they are because they would be too long."""
+        places = self._places(rows)
+        return sum(int(side.kept[places].sum()) for side in (self._source, self._target) if side is not None)
+
+    def _places(self, rows: Rows) -> NDArray[np.int64]:
+        return np.searchsorted(self._rows, rows)
 
 
 class HasLengths(Protocol):

@@ -1,4 +1,4 @@
-"""Subwords by SentencePiece, trained here from raw text or given as model files."""
+"""Subwords by SentencePiece, trained here from raw text or given as model files, and drawn at random in training."""
 
 from __future__ import annotations
 
@@ -10,24 +10,22 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
+import numpy as np
 import sentencepiece
 
+from nmt.config.paths import FilePath
 from nmt.data.corpus import SIDES
-from nmt.data.line_sample import sample_lines
-from nmt.data.resegmentation import Sides
-from nmt.data.sentencepiece_options import SAMPLING, WORD_BEGIN, SentencePieceOptions
-from nmt.data.spans import Span
-from nmt.data.subword_sampling import bpe_dropout, unigram_sampling
-from nmt.data.text import on_one_line, read_lines
-from nmt.data.tokenizer import Tokenizer, printable_ids
+from nmt.data.text import read_lines, sample_lines
+from nmt.data.tokenizer import Sides, Span, Tokenizer, on_one_line, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
-from nmt.data.workers import in_child
+from nmt.data.work import in_child
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.files import LARGEST_VOCABULARY, open_regular, read_bounded, read_inside, temporary_directory
-from nmt.ops.subwords import Splitter
+from nmt.ops.subwords import Alphabet, MergeDropout, PathSampling, Splitter, Table
 from nmt.registry import TOKENIZERS
 
 _KEY = "data.tokenizer_options"
@@ -36,6 +34,104 @@ _LONGEST = 1 << 15
 _PART = re.compile(rf"(?s).{{1,{_LONGEST // 4 - 1}}}(?:\s|\Z)|.{{{_LONGEST // 4}}}")
 """A part of a longer line, whose characters have at most 4 bytes; it ends at white space, if there is any."""
 _JOINT_FILE, _SOURCE_FILE, _TARGET_FILE = "joint.model", "source.model", "target.model"
+WORD_BEGIN = "\u2581"
+"""SentencePiece's symbol for a space."""
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+SAMPLING = {
+    f"{side}{name}": limit
+    for name, limit in {"bpe_dropout": ("bpe", 1.0), "unigram_alpha": ("unigram", 20.0)}.items()
+    for side in ("", "source_", "target_")
+}
+"""Options of sampling: the kind of model they are for, and their largest values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentencePieceOptions:
+    """Options of the `sentencepiece` tokenizer."""
+
+    model_type: Literal["bpe", "unigram"] = "bpe"
+    """Algorithm: byte-pair merges, or a unigram language model."""
+    vocab_size: int = 8000
+    """Number of pieces of a vocabulary, including the 3 special ones and the 256 byte pieces."""
+    joint: bool = True
+    """One model for both languages; otherwise one model for each."""
+    byte_fallback: bool = True
+    """Characters outside the vocabulary become byte pieces instead of the unknown symbol."""
+    character_coverage: float = 1.0
+    """Share of the characters of the training text that get their own piece."""
+    normalization: Literal["nfc", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] | None = None
+    """Unicode normalisation before splitting. `nfc` keeps all text, but composes letters and marks; `nmt_nfkc` also
+    replaces `²`, `½`, `…`, full-width letters and the like by others and removes some characters, which no translation
+    can then contain; `_cf` also folds case, `identity` leaves text unchanged. Default: `nmt_nfkc` for the source of
+    separate vocabularies, `nfc` for the target and for a joint one; models of versions before 0.3.0 keep `nmt_nfkc`."""
+    sample_size: int | None = 1_000_000
+    """Number of lines of each language, drawn by `seed`, from which the model is trained; null takes all (and much
+    memory)."""
+    symbols: list[str] = field(default_factory=list)
+    """Pieces that the vocabulary always has, such as `data.monolingual_tag`."""
+    source_model: FilePath | None = None
+    """SentencePiece model to use instead of training one; with `joint` it serves both languages."""
+    target_model: FilePath | None = None
+    """The same for the target language; only without `joint`."""
+    bpe_dropout: float = 0.0
+    """For `bpe`: probability of skipping each possible merge when training text is split again in each epoch (Provilkov
+    et al., ACL 2020); usually 0.1, or 0.6 if words are not separated by spaces; 0 is off. Text in translation and
+    validation is split without dropout."""
+    source_bpe_dropout: float | None = None
+    """The same for the source language; `null`: `bpe_dropout`."""
+    target_bpe_dropout: float | None = None
+    """The same for the target language; `null`: `bpe_dropout`."""
+    unigram_alpha: float | None = None
+    """For `unigram`: in each epoch, the split of training text is drawn with probability proportional to P^alpha
+    (subword regularisation, Kudo, ACL 2018); usually 0.1 to 0.5, smaller values give more variety. `null` is off."""
+    source_unigram_alpha: float | None = None
+    """The same for the source language; `null`: `unigram_alpha`."""
+    target_unigram_alpha: float | None = None
+    """The same for the target language; `null`: `unigram_alpha`."""
+
+    def __post_init__(self) -> None:
+        reserved = len(SPECIAL_TOKENS) + len(self.symbols)
+        if self.vocab_size <= reserved:
+            own = f" and {len(self.symbols)} of symbols" if self.symbols else ""
+            raise ValueError(f"vocab_size: {self.vocab_size} leaves no room after the 3 special symbols{own}")
+        if not 0 < self.character_coverage <= 1:
+            raise ValueError(f"character_coverage: {self.character_coverage} must be above 0 and at most 1")
+        if self.sample_size is not None and self.sample_size < 1:
+            raise ValueError(f"sample_size: {self.sample_size} must be positive")
+        if self.joint and self.target_model is not None:
+            raise ValueError("target_model: is not allowed with joint, where source_model serves both languages")
+        self._check_symbols()
+        self._check_sampling()
+
+    def _check_symbols(self) -> None:
+        for place, symbol in enumerate(self.symbols):
+            if not symbol or symbol != "".join(symbol.split()) or WORD_BEGIN in symbol:
+                raise ValueError(f"symbols: {symbol!r} must be text without white space")
+            if symbol in SPECIAL_TOKENS or _BYTE.fullmatch(symbol):
+                raise ValueError(f"symbols: {symbol!r} is a piece of every vocabulary already")
+            if symbol in self.symbols[:place]:
+                raise ValueError(f"symbols: {symbol!r} is given twice")
+        given = (self.source_model, self.target_model)
+        if self.symbols and (self.source_model if self.joint else any(given)):
+            raise ValueError("symbols: has no effect with a given model, whose pieces are fixed")
+
+    def _check_sampling(self) -> None:
+        for name, (kind, most) in SAMPLING.items():
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= most:
+                raise ValueError(f"{name}: {value} must be between 0 and {most:g}")
+            if value is not None and (value or kind == "unigram") and self.model_type != kind:
+                raise ValueError(f"{name}: is for model_type: {kind}, not {self.model_type}")
+
+    def rule_of(self, side: str) -> str:
+        """The normalisation of a side; of a joint model that of the target."""
+        return self.normalization or ("nmt_nfkc" if side == "source" and not self.joint else "nfc")
+
+    def of_side(self, side: str, name: Literal["bpe_dropout", "unigram_alpha"]) -> float | None:
+        """An option that each side may set separately."""
+        own: float | None = getattr(self, f"{side}_{name}")
+        both: float | None = getattr(self, name)
+        return both if own is None else own
 
 
 @TOKENIZERS.register("sentencepiece")
@@ -382,3 +478,87 @@ def _training_lines(sides: Sequence[Sequence[Path]], *, sample_size: int | None,
         for line in lines if sample_size is None else sample_lines(files, sample_size, seed=seed):
             is_short = len(line) <= _LONGEST // 4 or len(line.encode()) <= _LONGEST
             yield from [line] if is_short else _PART.findall(line)
+
+
+def bpe_dropout(model: sentencepiece.SentencePieceProcessor, p: float, *, key: str) -> Splitter:
+    """Sampling from a BPE model; ConfigError, which begins with `key`, for a model of another kind."""
+    _check_kind(model, "bpe", key)
+    pieces = _ordinary(model)
+    merges = {
+        (pieces[whole[:cut]], pieces[whole[cut:]]): i
+        for whole, i in pieces.items()
+        for cut in range(1, len(whole))
+        if whole[:cut] in pieces and whole[cut:] in pieces
+    }
+    # Equal scores have equal ranks: of such merges SentencePiece, too, takes the leftmost.
+    scores = np.array([model.get_score(i) for i in range(model.get_piece_size())])
+    ranks = np.unique(-scores, return_inverse=True)[1].astype(np.int32)
+    return MergeDropout(_alphabet(model, pieces), Table(merges), ranks, p=p)
+
+
+def unigram_sampling(model: sentencepiece.SentencePieceProcessor, alpha: float, *, key: str) -> Splitter:
+    """Sampling from a unigram model; ConfigError, which begins with `key`, for a model of another kind."""
+    _check_kind(model, "unigram", key)
+    pieces = _ordinary(model)
+    tokens = {i: [pieces[character] for character in piece] for piece, i in pieces.items() if _is_known(piece, pieces)}
+    scores = np.array([model.get_score(i) for i in range(model.get_piece_size())], np.float64)
+    return PathSampling(_alphabet(model, pieces), tokens, scores, alpha=alpha)
+
+
+def kind_of(model: sentencepiece.SentencePieceProcessor) -> Literal["bpe", "unigram"] | None:
+    """The algorithm of a model, by what it can do; None where it has only one segmentation (words, characters)."""
+    try:
+        model.sample_encode_as_ids("a", alpha=0.5, nbest_size=-1)
+    except RuntimeError:
+        return None
+    try:
+        model.nbest_encode_as_ids("a", nbest_size=1)
+    except RuntimeError:
+        return "bpe"
+    return "unigram"
+
+
+def _check_kind(model: sentencepiece.SentencePieceProcessor, wanted: str, key: str) -> None:
+    if kind_of(model) != wanted:
+        raise ConfigError(f"{key}: needs a {wanted} model, which this SentencePiece model is not")
+    if any(model.is_unused(i) for i in range(model.get_piece_size())):
+        raise ConfigError(f"{key}: the SentencePiece model has pieces marked as unused, which cannot be sampled")
+
+
+def _ordinary(model: sentencepiece.SentencePieceProcessor) -> dict[str, int]:
+    """The pieces that words are made of, with their ids: no special symbols, no bytes, none that a user has defined."""
+    special = (model.is_control, model.is_unknown, model.is_byte, model.is_unused)
+    ids = (i for i in range(model.get_piece_size()) if not any(is_so(i) for is_so in special))
+    return {model.id_to_piece(i): i for i in ids if not _is_user_defined(model, i)}
+
+
+def _is_user_defined(model: sentencepiece.SentencePieceProcessor, i: int) -> bool:
+    """Whether a piece is always taken whole: its score is 0, and it is there where all merges are left out.
+
+    SentencePiece for Python does not tell the type of a piece. The best merge of a BPE model has a score of 0, too.
+    """
+    if model.get_score(i) != 0:
+        return False
+    text = model.id_to_piece(i).replace(WORD_BEGIN, " ")
+    return kind_of(model) == "unigram" or i in model.sample_encode_as_ids(text, alpha=1.0, nbest_size=-1)
+
+
+def _is_known(piece: str, pieces: dict[str, int]) -> bool:
+    return all(character in pieces for character in piece)
+
+
+def _alphabet(model: sentencepiece.SentencePieceProcessor, pieces: dict[str, int]) -> Alphabet:
+    """A token with a character that is no piece of its own stays whole."""
+    size = model.get_piece_size()
+    frozen, starts = np.ones(size, np.uint8), np.zeros(size, np.uint8)
+    characters = [[i] for i in range(size)]
+    for piece, i in pieces.items():
+        if _is_known(piece, pieces):
+            frozen[i] = 0
+            characters[i] = [pieces[character] for character in piece]
+    # Where spaces stand only at the beginning of pieces, no piece is part of two words.
+    if WORD_BEGIN in pieces and not any(WORD_BEGIN in piece[1:] for piece in pieces):
+        starts[pieces[WORD_BEGIN]] = 1
+    first = np.zeros(size + 1, np.int64)
+    np.cumsum([len(own) for own in characters], out=first[1:])
+    return Alphabet(first, np.concatenate([np.array(own, np.int32) for own in characters]), frozen, starts)

@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.corpus import id_dtype
-from nmt.data.flat_sentences import Ids
+from nmt.data.corpus import Ids, id_dtype
 from nmt.data.text import read_lines
+from nmt.data.text import windows as windows_of
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocabulary import EOS, PAD, UNK
-from nmt.data.windows import windows as windows_of
 
 LINES = 10_000
 """Lines that are encoded together."""

@@ -1,20 +1,27 @@
-"""Reading text: lines, the files of a prefix, the two sides of a parallel corpus."""
+"""Reading text: lines, also those that are not UTF-8, in blocks, in windows or as a sample; the sides of a corpus."""
 
 from __future__ import annotations
 
 import gzip
 import io
+import math
 import os
+import random
+import sys
+import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import chain, filterfalse, islice, zip_longest
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final, Literal, NamedTuple
+from typing import IO, Any, Final, Literal, NamedTuple, TypeVar
 
 from nmt.errors import DataError, counted, missing
-from nmt.light.encodings import is_wide, not_utf8
+from nmt.light.encodings import MARK, is_wide, not_utf8
+
+T = TypeVar("T")
 
 _FETCHED_BY = {("data", name): f"nmt-data {name}" for name in ("multi30k", "tatoeba", "wmt14")}
 
@@ -25,6 +32,17 @@ SentencePiece ends the process where memory for a line is missing, and needs 60 
 
 SHOWN = 10
 """Line numbers that a summary names."""
+PAUSE = 0.001
+"""Seconds without a line that end a window: a sender that waits for the answer is not kept waiting, and one that is
+just writing a file into the pipe has not stopped."""
+PATIENCE = 0.02
+"""Seconds, counted from its first line, after which a window takes only what is already here. Without it, one line
+every half millisecond would delay the first until the window is full."""
+CHARACTERS = 1 << 22
+"""A window that holds so many gets no further line, so that long lines do not fill the memory."""
+
+Arrives = Callable[[float], bool]
+"""Whether the next line, or the end of the input, is here within so many seconds."""
 
 
 @dataclass
@@ -156,11 +174,6 @@ def read_lines(
         # A text stream would translate line ends itself; the bytes below it are what was sent.
         stream = getattr(source, "buffer", source)
         yield from _lines(stream, name, undecodable, ending="\n" if keep_returns else "\r\n", mark=mark)
-
-
-def on_one_line(text: str) -> str:
-    r"""`text` with "\n" and "\r", which byte pieces can spell, as spaces: a translation is one line."""
-    return text.replace("\n", " ").replace("\r", " ")
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -348,6 +361,162 @@ def read_parallel(
     return text
 
 
-def is_empty(line: str) -> bool:
-    """True for a line that is empty or only whitespace."""
-    return not line or line.isspace()
+class TextPosition(NamedTuple):
+    """A place between two lines of a list of file pairs."""
+
+    pair: int = 0
+    """Pairs of files that are behind it."""
+    lines: int = 0
+    """Lines of the next pair that are behind it."""
+    source_byte: int = 0
+    """Where the next source line begins in the (unpacked) file."""
+    target_byte: int = 0
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive lines of one pair of files, the same number from each side."""
+
+    files: FilePair
+    part: int
+    """Which pair of the list it is."""
+    first_line: int
+    """Number of its first line, from 1."""
+    source: bytes
+    target: bytes
+    after: TextPosition
+
+
+def read_blocks(pairs: Sequence[FilePair], *, lines: int, start: TextPosition) -> Iterator[Block]:
+    """Yield all text of `pairs` from `start` on, `lines` lines at a time.
+
+    Raises DataError naming the files when one side of a pair ends before the other, or a file
+    cannot be read.
+    """
+    for part in range(start.pair, len(pairs)):
+        try:
+            yield from _blocks(pairs[part], lines, start if part == start.pair else TextPosition(part))
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{pairs[part].source} and its other side: cannot be read ({error})") from error
+
+
+def _blocks(files: FilePair, lines: int, at: TextPosition) -> Iterator[Block]:
+    with open_bytes(files.source) as source, open_bytes(files.target) as target:
+        source.seek(at.source_byte)
+        target.seek(at.target_byte)
+        while True:
+            (left, left_lines), (right, right_lines) = _take(source, lines), _take(target, lines)
+            if left_lines != right_lines:
+                raise unequal(files, count_lines(files.source), count_lines(files.target))
+            if not left_lines:
+                break
+            after = TextPosition(
+                at.pair, at.lines + left_lines, at.source_byte + len(left), at.target_byte + len(right)
+            )
+            yield Block(files, at.pair, at.lines + 1, left, right, after)
+            at = after
+
+
+def _take(stream: IO[bytes], lines: int) -> tuple[bytes, int]:
+    taken = list(islice(stream, lines))
+    return b"".join(taken), len(taken)
+
+
+def split_lines(block: bytes, path: Path, *, first_line: int = 1) -> list[str]:
+    r"""The lines of whole lines of a file, split as `read_lines` does.
+
+    Only "\n" ends a line, and one "\r" before it belongs to the line end. Raises DataError naming
+    file and line for bytes that are not UTF-8.
+    """
+    is_marked = first_line == 1 and block.startswith(MARK)
+    block = block.removeprefix(MARK) if is_marked else block
+    try:
+        text = block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        begin, end = block.rfind(b"\n", 0, error.start) + 1, block.find(b"\n", error.start)
+        number = first_line + block.count(b"\n", 0, error.start)
+        raise DataError(f"{path}, line {number}: {not_utf8(block[begin : end if end >= 0 else None])}") from error
+    lines = text.split("\n")
+    last = lines.pop()  # nothing after the last line end, or a line without one
+    if "\r" in text:
+        lines = [line[:-1] if line.endswith("\r") else line for line in lines]
+    return [*lines, last] if last or (is_marked and not lines) else lines
+
+
+def sample_lines(files: Sequence[Path], size: int, *, seed: int) -> Iterator[str]:
+    """Yield `size` lines of all files together that are not empty, or all if there are no more.
+
+    Raises DataError naming file and line for text that cannot be read.
+    """
+    try:
+        yield from map(_text, reservoir(_not_empty(files), size, seed=seed))
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError):
+        for path in files:
+            deque(read_lines(path), maxlen=0)  # which names the line
+        raise
+
+
+def reservoir(items: Iterable[T], size: int, *, seed: int) -> list[T]:
+    """A uniform sample of `size` items in one pass that computes nothing for most of them.
+
+    Reservoir sampling by Li's algorithm L (Reservoir-sampling algorithms of time complexity
+    O(n(1 + log(N/n))), ACM TOMS 1994), which draws how many items to pass over.
+    """
+    generator, remaining = random.Random(seed), iter(items)
+    kept = list(islice(remaining, size))
+    threshold = 1.0
+    while True:
+        threshold *= (1.0 - generator.random()) ** (1.0 / size)
+        passed_over = 0.0
+        if threshold < 1.0:  # it may be 1 after rounding
+            passed_over = math.log(1.0 - generator.random()) / math.log1p(-threshold)
+        item = next(islice(remaining, int(min(passed_over, sys.maxsize // 2)), None), None)
+        if item is None:
+            return kept
+        kept[generator.randrange(size)] = item
+
+
+def _not_empty(files: Sequence[Path]) -> Iterator[bytes]:
+    """The lines that are not empty, as bytes with their line ends: most are passed over, and need no decoding."""
+    for path in files:
+        with open_bytes(path) as stream:
+            first = stream.readline().removeprefix(MARK)
+            yield from filterfalse(frozenset((b"", b"\n", b"\r\n")).__contains__, chain([first], stream))
+
+
+def _text(line: bytes) -> str:
+    text = line.decode("utf-8")
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+
+
+def windows(
+    lines: Iterable[T], *, size: int, arrives: Arrives | None = None, length: Callable[[Any], int] = len
+) -> Iterator[list[T]]:
+    """`lines` in lists of at most `size`; with `arrives`, of what comes until there is a PAUSE.
+
+    `length` says how many characters an item has. Where reading fails, what was read before comes first, then the
+    DataError.
+    """
+    remaining = iter(lines)
+    failure: DataError | None = None
+    has_ended = False
+    while failure is None and not has_ended:
+        window: list[T] = []
+        held, deadline = 0, 0.0
+        try:
+            while len(window) < size and held < CHARACTERS:
+                if window and arrives is not None and not arrives(min(PAUSE, deadline - time.monotonic())):
+                    break
+                line = next(remaining)
+                if not window:
+                    deadline = time.monotonic() + PATIENCE
+                window.append(line)
+                held += length(line)
+        except StopIteration:
+            has_ended = True
+        except DataError as error:
+            failure = error
+        if window:
+            yield window
+    if failure is not None:
+        raise failure

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.flat_sentences import FlatSentences
-from nmt.data.sampling import Part, Rows
+from nmt.data.corpus import FlatSentences, Part, Rows
 from nmt.data.streams import EncodedText
 from nmt.data.vocabulary import EOS
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config.paths import FilePath
-from nmt.data.spans import Span
-from nmt.data.text import on_one_line, read_lines
-from nmt.data.tokenizer import Tokenizer, printable_ids
+from nmt.data.text import read_lines
+from nmt.data.tokenizer import Span, Tokenizer, on_one_line, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, Vocabulary
 from nmt.errors import CheckpointError, DataError
 from nmt.registry import TOKENIZERS

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.config.schema import DecodingConfig
-from nmt.data.checksums import CHECKSUMS
+from nmt.data.saved_tokenizer import CHECKSUMS
 from nmt.errors import CheckpointError, missing, printable
 from nmt.files import LARGEST_RECORD, is_file, is_folder, read_file, read_sums
 from nmt.interop import run_layout

@@ -19,7 +19,7 @@ from nmt.config.changed import changed_decoding
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, Tokenizer
 from nmt.data.sentences import lines_of_all
-from nmt.data.text import on_one_line
+from nmt.data.tokenizer import on_one_line
 from nmt.errors import ConfigError, DataError, NmtError
 from nmt.interop.device import choose_device
 from nmt.interop.ensemble import load_models

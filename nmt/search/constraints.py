@@ -18,7 +18,7 @@ from torch import Tensor
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer
 from nmt.data.matching import is_boundary, is_in_text, spellings
-from nmt.data.text import on_one_line
+from nmt.data.tokenizer import on_one_line
 from nmt.registry import SEARCHES
 from nmt.search.base import searches_that_accept
 from nmt.search.required import Required, RequiredDespiteRepeats, beginning, joining, last_character

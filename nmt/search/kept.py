@@ -12,8 +12,8 @@ from typing import NamedTuple
 from nmt.config.schema import DecodingConfig
 from nmt.data import Tokenizer
 from nmt.data.matching import Matcher, canonical
-from nmt.data.spans import Span
 from nmt.data.text import read_lines
+from nmt.data.tokenizer import Span
 from nmt.errors import DataError, shown
 from nmt.search.placeholders import Found, Kind, find_placeholders
 from nmt.search.values import Request

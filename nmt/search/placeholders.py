@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nmt.data.matching import UNSPACED
-from nmt.data.spans import Span
+from nmt.data.tokenizer import Span
 
 _BRACES = r"\{\{\{[^{}\r\n]*\}\}\}|[$#]?\{\{[^{}\r\n]*\}\}|[$#]\{[^{}\r\n]*\}|%?\{[^{}\s]*\}"
 _PERCENT = r"(?<=\d)%[-+#0]?[A-Za-z]{2}|(?<=[A-Za-z\d])%(?:2[\dA-F]|[3-7][A-F]|[C-F][\dA-F])"

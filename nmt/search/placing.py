@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nmt.data import UNK
 from nmt.data.matching import MARKS, UNSPACED, canonical, is_boundary
-from nmt.data.spans import Span, word_spans
+from nmt.data.tokenizer import Span, word_spans
 from nmt.search.kept import Kept
 from nmt.search.placeholders import Kind, broken_placeholders
 from nmt.search.values import Alignment

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from nmt.data import EOS, PAD, UNK, Tokenizer, batch_lines, pad, restore_order
-from nmt.data.text import is_empty
-from nmt.data.windows import windows
+from nmt.data.text import windows
 from nmt.models.base import Seq2Seq
 from nmt.models.record import UnitRecord, attention_names, record
 from nmt.ops.matrices.best_words import log_probabilities
@@ -262,7 +261,7 @@ def _score_window(
             tokens=len(target),
             unknown=target.count(UNK),
             source_tokens=len(source) - 1,
-            has_empty_side=is_empty(pair[0]) or is_empty(pair[1]),
+            has_empty_side=not pair[0].strip() or not pair[1].strip(),
         )
         for nll, source, target, pair in zip(restore_order(batches, means), sources, targets, pairs, strict=True)
     ]

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer
 from nmt.data.sentences import Lines, splitter_of
-from nmt.data.spans import Span, word_spans
-from nmt.data.text import on_one_line
+from nmt.data.tokenizer import Span, on_one_line, word_spans
 from nmt.errors import ConfigError
 from nmt.light.options import AUTO, NONE
 from nmt.light.splitter import Splitter

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.data import UNK, Tokenizer
-from nmt.data.spans import Span, word_spans
-from nmt.data.text import on_one_line
+from nmt.data.tokenizer import Span, on_one_line, word_spans
 from nmt.errors import SettingError
 from nmt.search.constraints import ConstraintsMaker
 from nmt.search.placeholders import count_placeholders

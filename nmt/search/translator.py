@@ -13,8 +13,8 @@ from torch import Tensor
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, Tokenizer, batch_lines, pad, restore_order
 from nmt.data.sentences import Lines
-from nmt.data.text import is_empty, on_one_line
-from nmt.data.windows import windows
+from nmt.data.text import windows
+from nmt.data.tokenizer import on_one_line
 from nmt.models.base import Seq2Seq
 from nmt.ops.dispatch import use_verified
 from nmt.search.base import build_search
@@ -190,7 +190,7 @@ class Translator:
 
     def _sources(self, requests: Sequence[Request]) -> dict[int, Source]:
         """What of the lines is sent through the model, by their places."""
-        filled = {place: request for place, request in enumerate(requests) if not is_empty(request.text)}
+        filled = {place: request for place, request in enumerate(requests) if request.text.strip()}
         kept = {place: self._keeper.kept_of(request) for place, request in filled.items()}
         texts = [request.text if (own := kept[place]) is None else own.text for place, request in filled.items()]
         cut = self._parts.of(texts, whole=[bool(request.required) for request in filled.values()])
@@ -417,7 +417,7 @@ class Translator:
 
     def _untranslated(self, request: Request, details: Details) -> Translation:
         """A line that is not sent through the model: empty, or of nothing but placeholders, which stay."""
-        stays = not is_empty(request.text) and self._keeper.kept_of(request) is not None
+        stays = request.text.strip() and self._keeper.kept_of(request) is not None
         text = on_one_line(request.text) if stays else self._constraints.with_prefix(request, "")
         alignment = tuple((place, place) for place, _ in enumerate(text.split())) if stays else ()
         pieces = () if wants_pieces(details) else None

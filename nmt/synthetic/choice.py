@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from nmt.data.matching import are_unspaced
-from nmt.data.text import is_empty
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS
 from nmt.search.values import AT_LIMIT
 
@@ -64,7 +63,7 @@ def chosen(made: Made, reference: str | None, *, n_best: int, nearest: str | Non
         return [""] * (n_best if nearest is None else 1)
     if nearest is None:
         return [*made.written[:n_best], *[""] * (n_best - len(made.written))]
-    if reference is None or is_empty(reference) or len(made.texts) == 1:
+    if reference is None or not reference.strip() or len(made.texts) == 1:
         return [made.written[0]]
     similarity = SIMILARITIES[nearest](are_unspaced([reference]))
     scores = {text: similarity(text, reference) for text in dict.fromkeys(made.texts)}

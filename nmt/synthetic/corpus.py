@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 
-from nmt.data.windows import windows
+from nmt.data.text import windows
 from nmt.synthetic.choice import Made, chosen
 from nmt.synthetic.output import Output
 from nmt.synthetic.record import Progress, Work

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.config.schema import Config
-from nmt.data.known_files import read_facts
 from nmt.data.text import FilePair, Policy, Undecodable, as_list, find_pairs, read_lines, read_pairs, unequal
+from nmt.data.text_facts import read_facts
 from nmt.errors import ConfigError, DataError, missing
 from nmt.files import reason
 

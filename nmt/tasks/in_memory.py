@@ -12,10 +12,10 @@ from torch import Tensor
 
 from nmt.config.schema import Config
 from nmt.data import BatchSampler, Tokenizer
+from nmt.data.corpus import Rows
 from nmt.data.sampler import HasLengths
-from nmt.data.sampling import Rows
 from nmt.data.text import named_files
-from nmt.data.validation_facts import ValidationFacts, facts_of_files
+from nmt.data.text_facts import ValidationFacts, facts_of_files
 from nmt.data.vectors import Vectors, read_vectors
 from nmt.errors import ConfigError, missing
 from nmt.training.distributed import Share, World

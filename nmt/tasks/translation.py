@@ -15,13 +15,13 @@ import torch
 from nmt.config.schema import Config, DecodingConfig
 from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer, collate
 from nmt.data.batching import Pairs
-from nmt.data.monolingual import training_prefixes
-from nmt.data.prepare import missing_files, prepare, read_validation_facts
-from nmt.data.resegmentation import Resegmentation, Sides
-from nmt.data.sampling import Rows, sampling_shares
+from nmt.data.corpus import Rows
+from nmt.data.prepare import missing_files, prepare, read_validation_facts, training_prefixes
+from nmt.data.sampler import Resegmentation, sampling_shares
 from nmt.data.sentences import Lines
 from nmt.data.text import find_pairs
-from nmt.data.validation_facts import ValidationFacts
+from nmt.data.text_facts import ValidationFacts
+from nmt.data.tokenizer import Sides
 from nmt.errors import counted
 from nmt.evaluation import build_metrics
 from nmt.interop.facts import TrainingFacts, read_facts, write_facts

@@ -11,7 +11,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from nmt.data.checksums import check_checksums, has_checksums, write_checksums
+from nmt.data.saved_tokenizer import check_checksums, has_checksums, write_checksums
 from nmt.errors import CheckpointError, counted, missing
 from nmt.files import (
     LARGEST_CONFIG,

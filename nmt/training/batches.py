@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from nmt.data import BatchSampler, collate
 from nmt.data.batching import Pairs
-from nmt.data.resegmentation import DrawnPairs
-from nmt.data.sampling import Rows
+from nmt.data.corpus import Rows
+from nmt.data.sampler import DrawnPairs
 from nmt.errors import counted
 from nmt.ops.dropout import Masks, batch_key
 from nmt.training.distributed import Share

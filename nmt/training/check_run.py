@@ -16,9 +16,8 @@ from nmt.config import Config, load_saved
 from nmt.config.located import anchored
 from nmt.config.problems import MissingPluginError
 from nmt.data import Corpus, load_tokenizer
-from nmt.data.cache import corpora_of
-from nmt.data.checksums import has_checksums
-from nmt.data.corpus_check import any_damaged_file, damage
+from nmt.data.corpus import any_damaged_file, corpora_of, damage
+from nmt.data.saved_tokenizer import has_checksums
 from nmt.errors import CheckpointError, DataError, NmtError, UnreadableError, missing
 from nmt.files import LARGEST_LOG, RefusedError, check_size, is_file, is_folder, is_there, open_model_file, reason
 from nmt.interop import run_layout

@@ -14,7 +14,7 @@ from nmt.config import dump, load_saved, write_config
 from nmt.config.chosen import choices
 from nmt.config.located import anchored
 from nmt.config.schema import Config
-from nmt.data.checksums import has_checksums, write_checksums
+from nmt.data.saved_tokenizer import has_checksums, write_checksums
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, counted
 from nmt.files import is_file, is_there, new_directory, reason
 from nmt.interop import run_layout

@@ -13,7 +13,7 @@ from nmt.config.chosen import choices
 from nmt.config.located import anchored
 from nmt.config.schema import Config, TrainingConfig
 from nmt.data import Tokenizer, load_tokenizer
-from nmt.data.validation_facts import ValidationFacts
+from nmt.data.text_facts import ValidationFacts
 from nmt.errors import CheckpointError, ConfigError
 from nmt.interop import run_layout
 from nmt.interop.exported import check_trainable

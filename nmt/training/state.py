@@ -18,7 +18,7 @@ import torch
 
 from nmt import __version__
 from nmt.config.schema import Config, DecodingConfig
-from nmt.data.validation_facts import ValidationFacts
+from nmt.data.text_facts import ValidationFacts
 from nmt.interop.model_dir import weights_of
 from nmt.ops.in_use import kernels_in_use
 from nmt.registry import SEARCHES, TASKS

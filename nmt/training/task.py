@@ -20,8 +20,8 @@ from nmt.cells.base import NoOptions
 from nmt.config import component_options
 from nmt.config.schema import Config
 from nmt.data import Tokenizer, planned_sizes
-from nmt.data.progress import Advance
-from nmt.data.validation_facts import ValidationFacts
+from nmt.data.text_facts import ValidationFacts
+from nmt.data.work import Advance
 from nmt.errors import DataError, NmtError, counted
 from nmt.models import build_model
 from nmt.registry import TASKS

@@ -18,10 +18,10 @@ import torch
 from nmt.config.schema import DecodingConfig
 from nmt.data import Corpus, Tokenizer, collate
 from nmt.data.batching import Pairs
-from nmt.data.progress import Advance, no_progress
+from nmt.data.corpus import Rows
 from nmt.data.sampler import HasLengths
-from nmt.data.sampling import Rows
 from nmt.data.text import NotedLines
+from nmt.data.work import Advance, no_progress
 from nmt.evaluation import Metric
 from nmt.models.base import Seq2Seq
 from nmt.search import Translation

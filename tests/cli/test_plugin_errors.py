@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from nmt.config import import_plugins
-from nmt.data.workers import map_in_order
+from nmt.data.work import map_in_order
 from nmt.errors import DataError
 from nmt.plugin_errors import PREFIX, plugin_error
 from tests.console import call

@@ -11,8 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nmt.data import read_lines
-from nmt.data.blocks import TextPosition, read_blocks, split_lines
-from nmt.data.text import FilePair
+from nmt.data.text import FilePair, TextPosition, read_blocks, split_lines
 from nmt.errors import DataError
 from nmt.light.encodings import is_wide
 

@@ -17,11 +17,10 @@ import pytest
 
 from nmt.data import Corpus, Vocabulary, WhitespaceTokenizer
 from nmt.data import encoding as encoding_module
-from nmt.data.encoding import LengthRule, encode
-from nmt.data.known_files import KnownFiles
+from nmt.data.encoding import CorpusWriter, LengthRule, encode, unfinished_folder
 from nmt.data.text import FilePair
+from nmt.data.text_facts import KnownFiles
 from nmt.data.whitespace import WhitespaceOptions
-from nmt.data.writer import CorpusWriter, unfinished_folder
 from nmt.errors import DataError
 from tests.conftest import HANGS
 

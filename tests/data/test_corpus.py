@@ -11,12 +11,10 @@ import pytest
 
 from nmt.data import EOS, UNK, Corpus, CorpusReport, Vocabulary, WhitespaceTokenizer
 from nmt.data import encoding as encoding_module
-from nmt.data.blocks import Block, TextPosition
 from nmt.data.corpus import id_dtype, new_folder
-from nmt.data.encoding import Encoder, LengthRule, encode
-from nmt.data.text import FilePair
+from nmt.data.encoding import CorpusWriter, EncodedSide, Encoder, LengthRule, encode
+from nmt.data.text import Block, FilePair, TextPosition
 from nmt.data.whitespace import WhitespaceOptions
-from nmt.data.writer import CorpusWriter, EncodedSide
 from nmt.errors import DataError
 
 WORDS = [f"w{i}" for i in range(50)]

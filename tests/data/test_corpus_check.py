@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from nmt.config import Config, DataConfig
-from nmt.data import Corpus, PreparedData, corpus_check
-from nmt.data.cache import corpora_of
-from nmt.data.corpus import META
+from nmt.data import Corpus, PreparedData
+from nmt.data import corpus as corpus_check
+from nmt.data.corpus import META, corpora_of
 from nmt.data.prepare import prepare
 from nmt.errors import DataError
 

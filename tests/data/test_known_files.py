@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data import known_files
-from nmt.data.known_files import KnownFiles, read_facts
+from nmt.data import text_facts
 from nmt.data.text import FilePair, read_lines
+from nmt.data.text_facts import KnownFiles, read_facts
 from nmt.errors import DataError
 
 CONTENTS = [b"", b"\n", b"a\nb", b"a\r\nb\n", "ü\u2028\n\n".encode() * 700_000, b"x" * 3_000_000, b"\n" * 9]
@@ -39,7 +39,7 @@ def test_digest_and_lines(tmp_path: Path, content: bytes, packed: bool) -> None:
     ],
 )
 def test_what_is_not_text_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, said: str) -> None:
-    for module in ("nmt.data.known_files", "nmt.data.text"):
+    for module in ("nmt.data.text_facts", "nmt.data.text"):
         monkeypatch.setattr(f"{module}.LONGEST_LINE", 4 << 20)
     (tmp_path / "t").write_bytes(content)
     with pytest.raises(DataError) as error:
@@ -65,7 +65,7 @@ def test_files_are_read_again_only_when_they_changed(tmp_path: Path, monkeypatch
     written = memory.stat().st_mtime_ns
     second = KnownFiles(memory)
     with monkeypatch.context() as patch:
-        patch.setattr(known_files, "read_facts", lambda *_, **__: pytest.fail("read again"))
+        patch.setattr(text_facts, "read_facts", lambda *_, **__: pytest.fail("read again"))
         assert second.facts(text) == facts and second.unread_bytes([text]) == 0
     second.save()
     assert memory.stat().st_mtime_ns == written

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nmt.data import read_lines
-from nmt.data.line_sample import reservoir, sample_lines
+from nmt.data.text import reservoir, sample_lines
 from nmt.errors import DataError
 
 

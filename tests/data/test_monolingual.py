@@ -10,10 +10,9 @@ import pytest
 
 from nmt.config import Config, load_config
 from nmt.data import EOS, PAD, PreparedData
-from nmt.data.checksums import write_checksums
-from nmt.data.monolingual import training_prefixes
-from nmt.data.prepare import generated, prepare
-from nmt.data.resegmentation import Resegmentation
+from nmt.data.prepare import generated, prepare, training_prefixes
+from nmt.data.sampler import Resegmentation
+from nmt.data.saved_tokenizer import write_checksums
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.errors import ConfigError, DataError
 from nmt.tasks.translation import describe_sampling

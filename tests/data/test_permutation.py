@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.data.permutation import Permutation
+from nmt.data.sampler import Permutation
 
 
 @settings(max_examples=60, deadline=None)

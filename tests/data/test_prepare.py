@@ -10,8 +10,8 @@ import pytest
 
 from nmt.config import Config, DataConfig
 from nmt.data import EOS, BatchSampler, PreparedData, collate, load_tokenizer, planned_sizes
-from nmt.data.known_files import KnownFiles
 from nmt.data.prepare import prepare
+from nmt.data.text_facts import KnownFiles
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.registry import TOKENIZERS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.data import progress as progress_module
-from nmt.data.progress import progress
+from nmt.data import work as progress_module
+from nmt.data.work import progress
 
 
 def test_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from nmt.config import load_config
 from nmt.data import BatchSampler, Corpus, PreparedData, collate
-from nmt.data.flat_sentences import FlatSentences
+from nmt.data.corpus import FlatSentences
 from nmt.data.prepare import prepare
-from nmt.data.resegmentation import DrawnPairs, Resegmentation, Sides, seeds
+from nmt.data.sampler import DrawnPairs, Resegmentation, seeds
+from nmt.data.tokenizer import Sides
 from tests.subword_run import write_subword_config
 
 ROWS = np.arange(120)

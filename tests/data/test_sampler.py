@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from nmt.config import DataConfig
 from nmt.data import BatchSampler
-from nmt.data import sampling as sampling_module
-from nmt.data.sampling import Part
+from nmt.data import sampler as sampling_module
+from nmt.data.corpus import Part
 
 
 def corpus_of(source: np.ndarray, target: np.ndarray, sizes: list[int] | None = None) -> SimpleNamespace:

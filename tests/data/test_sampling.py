@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from nmt.data import sampling as sampling_module
-from nmt.data.sampling import PairOrder, Part, sampling_shares
+from nmt.data import sampler as sampling_module
+from nmt.data.corpus import Part
+from nmt.data.sampler import PairOrder, sampling_shares
 from nmt.errors import DataError
 
 NAMES = ["big", "small"]

@@ -10,7 +10,7 @@ import pytest
 
 from nmt.config import Config, DataConfig
 from nmt.data import Vocabulary, WhitespaceTokenizer, load_tokenizer, save_tokenizer
-from nmt.data.checksums import CHECKSUMS, check_checksums, write_checksums
+from nmt.data.saved_tokenizer import CHECKSUMS, check_checksums, write_checksums
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import CheckpointError, DataError
 

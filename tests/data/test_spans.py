@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nmt.data import Tokenizer, Vocabulary, WhitespaceTokenizer
-from nmt.data.spans import moved_spans, word_around, word_spans
+from nmt.data.tokenizer import moved_spans, word_around, word_spans
 from nmt.data.whitespace import WhitespaceOptions
 from tests.tiny_run import subwords, words
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from nmt.data.subword_sampling import bpe_dropout, kind_of, unigram_sampling
+from nmt.data.sentencepiece import bpe_dropout, kind_of, unigram_sampling
 from nmt.data.text import read_lines
 from nmt.errors import ConfigError
 from nmt.ops.subwords import Splitter, draw

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nmt.data import find_file, read_lines, read_parallel
-from nmt.data.text import SHOWN, FilePair, NotedLines, count_pairs, is_empty, named_files, read_pairs
+from nmt.data.text import SHOWN, FilePair, NotedLines, count_pairs, named_files, read_pairs
 from nmt.errors import DataError, counted
 
 ODD = "a\u0085b\u2028c\u2029d\x0be\x0cf\x00g\x1ch\ri"
@@ -147,11 +147,6 @@ def test_empty_files_are_an_error(tmp_path: Path) -> None:
         read_parallel(str(tmp_path / "t"), "en", "de", key="data.dev")
     with pytest.raises(DataError, match="the corpus is empty"):
         count_pairs([pair])
-
-
-@pytest.mark.parametrize(("line", "empty"), [("", True), (" \t\r", True), ("\u00a0\u2028", True), ("\x00", False)])
-def test_blank_lines(line: str, empty: bool) -> None:
-    assert is_empty(line) is empty
 
 
 def test_files_of_a_key_are_found_compressed_and_the_plain_one_comes_first(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nmt.data import windows as module
-from nmt.data.windows import windows
+from nmt.data import text as module
+from nmt.data.text import windows
 
 
 class Sender:

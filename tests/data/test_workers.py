@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.workers import in_child, map_in_order
+from nmt.data.work import in_child, map_in_order
 from nmt.errors import ConfigError, DataError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 PARENT = """
 import os, time
-from nmt.data.workers import obey_parent
+from nmt.data.work import obey_parent
 
 parent = os.getpid()
 child = os.fork()

@@ -13,10 +13,8 @@ import torch
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS
-from nmt.data.sentencepiece import SentencePieceTokenizer
-from nmt.data.sentencepiece_options import SentencePieceOptions
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.data.sentences import Lines
-from nmt.data.text import is_empty
 from nmt.interop.engine.compiled import compiled_engine
 from nmt.light import Translator
 from nmt.light.binding import Results
@@ -57,7 +55,7 @@ class Made:
 
     def parts(self, line: str, longest: int) -> list[list[int]]:
         """Ids of the parts in which PyTorch's translator translates a line."""
-        (ids,) = [[]] if is_empty(line) else self.tokenizer.encode_source([line])
+        (ids,) = [[]] if not line.strip() else self.tokenizer.encode_source([line])
         if len(ids) <= longest:
             return [ids] if ids else []
         (found,) = Parts(self.tokenizer, DecodingConfig(split="none", split_long=longest), Lines()).of([line])

@@ -17,10 +17,8 @@ import pytest
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from nmt.data.sentencepiece import SentencePieceTokenizer
-from nmt.data.sentencepiece_options import SentencePieceOptions
-from nmt.data.text import on_one_line
-from nmt.data.tokenizer import printable_ids
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
+from nmt.data.tokenizer import on_one_line, printable_ids
 from tests.conftest import SHARED
 from tests.light.subword_models import SYMBOLS, edited, odd_lines, trained, training_text
 from tests.light.subwords_library import Library, Model, compiled, skip_without

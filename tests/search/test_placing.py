@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nmt.data.matching import Matcher
-from nmt.data.spans import word_spans
+from nmt.data.tokenizer import word_spans
 from nmt.search.kept import KeptLine, keep
 from nmt.search.placing import Placer, pieces_of, source_units, written
 

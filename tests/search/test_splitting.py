@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import DecodingConfig
-from nmt.data import EOS, windows
+from nmt.data import EOS, text
 from nmt.data.sentences import Lines
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.search import Hypothesis, Translator
@@ -134,7 +134,7 @@ def test_a_very_long_line_beside_short_ones_stays_within_the_batch(
 
 
 def test_long_lines_make_windows_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.data.windows.CHARACTERS", 10)
-    assert list(windows.windows(["12345678", "9", "1", "2", "x" * 50, "3", "4"], size=3)) == [
+    monkeypatch.setattr("nmt.data.text.CHARACTERS", 10)
+    assert list(text.windows(["12345678", "9", "1", "2", "x" * 50, "3", "4"], size=3)) == [
         ["12345678", "9", "1"], ["2", "x" * 50], ["3", "4"],
     ]  # fmt: skip

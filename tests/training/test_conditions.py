@@ -12,7 +12,7 @@ import pytest
 
 from nmt.config import Config, DataConfig, DecodingConfig, EvaluationConfig, TrainingConfig
 from nmt.data.text import ParallelText
-from nmt.data.validation_facts import ValidationFacts, facts_of_files, validation_facts
+from nmt.data.text_facts import ValidationFacts, facts_of_files, validation_facts
 from nmt.training.schedules import build_schedule
 from nmt.training.setup import build_ranking
 from nmt.training.state import Ranking, conditions, differences

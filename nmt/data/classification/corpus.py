@@ -10,8 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.flat_sentences import FlatSentences
-from nmt.data.sampling import Part, Rows
+from nmt.data.corpus import FlatSentences, Part, Rows
 from nmt.data.tagging.features import flat
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocabulary import EOS, UNK

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from nmt.data.text import on_one_line, read_lines
+from nmt.data.text import read_lines
+from nmt.data.tokenizer import on_one_line
 from nmt.errors import DataError, counted, shown
 
 Place = str | int

@@ -10,9 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.flat_sentences import FlatSentences
-from nmt.data.permutation import mixed
-from nmt.data.sampling import Part, Rows
+from nmt.data.corpus import FlatSentences, Part, Rows
+from nmt.data.sampler import mixed
 from nmt.data.vocabulary import PAD, UNK, Vocabulary
 
 LONGEST_SPELLING = 64

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.data.batching import Pairs
 from nmt.data.classification.corpus import ClassifiedCorpus
-from nmt.data.sampling import Rows
+from nmt.data.corpus import Rows
 from nmt.models.classifier import Texts
 from nmt.training.batches import BatchStream
 

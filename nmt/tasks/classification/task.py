@@ -19,7 +19,7 @@ from nmt.data import Tokenizer
 from nmt.data.classification.corpus import ClassifiedCorpus, encode
 from nmt.data.classification.records import Layout, Read, read_records
 from nmt.data.prepare import known_files, make_tokenizer
-from nmt.data.validation_facts import ValidationFacts
+from nmt.data.text_facts import ValidationFacts
 from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import DataError, counted
 from nmt.files import reason, replace_text

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.data import EOS, UNK, Tokenizer, batch_lines, pad, restore_order
-from nmt.data.windows import windows
+from nmt.data.text import windows
 from nmt.models.language_model import LanguageModel, States
 
 LINES = 2000

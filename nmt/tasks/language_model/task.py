@@ -18,8 +18,8 @@ from nmt.data import Tokenizer, collate
 from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.streams import EncodedText, Rows, encode_text
 from nmt.data.text import named_files
+from nmt.data.text_facts import ValidationFacts, facts_of_files
 from nmt.data.text_lines import TextLines
-from nmt.data.validation_facts import ValidationFacts, facts_of_files
 from nmt.errors import ConfigError, DataError, counted, missing
 from nmt.limits import MOST
 from nmt.models import build_model

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.data.batching import Pairs
-from nmt.data.sampling import Rows
+from nmt.data.corpus import Rows
 from nmt.data.tagging.features import Features, TaggedCorpus
 from nmt.models.tagger import Sentences
 from nmt.training.batches import BatchStream

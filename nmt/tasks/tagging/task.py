@@ -15,13 +15,13 @@ from torch import Tensor
 from nmt.config.paths import FilePath
 from nmt.config.schema import Config
 from nmt.data import Tokenizer
-from nmt.data.flat_sentences import FlatSentences
+from nmt.data.corpus import FlatSentences
 from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.tagging.columns import with_labels
 from nmt.data.tagging.features import TaggedCorpus, flat
 from nmt.data.tagging.schemes import Span
 from nmt.data.tagging.tokenizers import Labelled, TaggedWords, TaggingTokenizer
-from nmt.data.validation_facts import ValidationFacts
+from nmt.data.text_facts import ValidationFacts
 from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import DataError, counted
 from nmt.interop.model_dir import sizes_of

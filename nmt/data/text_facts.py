@@ -1,4 +1,4 @@
-"""Facts about text files that are needed at the start: digest and number of lines, remembered between runs."""
+"""Digests of text and numbers of lines: of files, remembered between runs, and of validation text."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import io
 import json
 import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from nmt.data.progress import Advance, no_progress
-from nmt.data.text import LONGEST_LINE, FilePair, nothing_in, read_lines, unequal
+from nmt.data.text import LONGEST_LINE, FilePair, ParallelText, nothing_in, read_lines, unequal
+from nmt.data.work import Advance, no_progress
 from nmt.errors import DataError
-from nmt.files import LARGEST_RECORD, read_inside, reason, replace_text
+from nmt.files import LARGEST_RECORD, file_identity, read_inside, reason, replace_text
 from nmt.light.encodings import is_wide
 
 _BLOCK = 1 << 20
@@ -147,15 +147,6 @@ def _read_through(path: Path, advance: Callable[[int], object]) -> tuple[str, in
         return raw.digest.hexdigest(), lines + (unfinished > 0)
 
 
-def file_identity(path: Path) -> tuple[int, int, int, int] | None:
-    """Size, time of change of content and of the file itself, inode; None if it is not there."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
-
-
 def _size(path: Path) -> int:
     found = file_identity(path)
     return 0 if found is None else found[0]
@@ -171,3 +162,34 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+class ValidationFacts(NamedTuple):
+    """Number of lines of a validation text, and SHA-256 of each part."""
+
+    lines: int
+    source: str
+    target: str
+    references: str
+    """Of all sets of references, in their order."""
+
+
+def validation_facts(text: ParallelText, references: Sequence[Sequence[str]]) -> ValidationFacts:
+    """The facts of a text and the references that its translations are scored against."""
+    sets = _digest(_digest(stream) for stream in references)
+    return ValidationFacts(len(text.source), _digest(text.source), _digest(text.target), sets)
+
+
+def facts_of_files(files: Sequence[Path]) -> ValidationFacts | None:
+    """The facts of a text that is not parallel, with the labels in it; None without files."""
+    if not files:
+        return None
+    lines = [line for file in files for line in read_lines(file)]
+    return ValidationFacts(len(lines), source="", target=_digest(lines), references="")
+
+
+def _digest(lines: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(line.encode() + b"\n")  # which no line contains
+    return digest.hexdigest()
