@@ -21,7 +21,7 @@ from torch import nn
 from nmt.cells import Cell
 from nmt.errors import ConfigError
 from nmt.models.attention import AttentionQuery
-from nmt.models.decoder import AttentionRNN, DeepAttentionRNN
+from nmt.models.decoder import AttendingRNN, AttentionRNN
 from nmt.models.encoder import Bidirectional, OneToOneRNN
 from nmt.ops.scan import pair_of
 from nmt.registry import CELLS
@@ -70,7 +70,7 @@ def recurrences(model: nn.Module) -> Iterator[str]:
     """Keys of the recurrent layers of a model; some may come more than once."""
     inside = set[nn.Module]()
     for module in model.modules():
-        if isinstance(module, (AttentionRNN, DeepAttentionRNN, OneToOneRNN)):
+        if isinstance(module, (AttendingRNN, OneToOneRNN)):
             inside.update(part for part in module.modules() if isinstance(part, Cell))
             if words := kernel_words(module.lower):
                 yield f"{_operation(module)} {words}"
@@ -82,7 +82,7 @@ def recurrences(model: nn.Module) -> Iterator[str]:
                 yield "lstm_layer"
 
 
-def _operation(pair: AttentionRNN | DeepAttentionRNN | OneToOneRNN) -> str:
+def _operation(pair: AttendingRNN | OneToOneRNN) -> str:
     if not isinstance(pair, OneToOneRNN):
         return "conditional"
     lower, higher = pair.lower.unit(), pair.higher.unit()

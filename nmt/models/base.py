@@ -75,12 +75,7 @@ class DecodingState(NamedTuple):
     @property
     def rows(self) -> int:
         """N"""
-        return self._first.size(0)
-
-    @property
-    def _first(self) -> Tensor:
-        tensor: Tensor = self.states[0][0]
-        return tensor
+        return len(self.states[0][0])
 
     @property
     def positions(self) -> int:
@@ -95,7 +90,7 @@ class DecodingState(NamedTuple):
 
     def expand(self, k: int) -> DecodingState:
         """Each row k times, one below the other; the memory is not copied."""
-        rows = torch.arange(self.rows, device=self._first.device)
+        rows = torch.arange(self.rows, device=self.states[0][0].device)
         return self.reorder(rows.repeat_interleave(k))
 
     def keep(self, sentences: Tensor) -> DecodingState:

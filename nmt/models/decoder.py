@@ -15,59 +15,119 @@ from nmt.models.encoder import AnyCell, MakeCell, OneToOneRNN, ResidualLayer, ma
 from nmt.ops.conditional import Attended, Level, attended_sequence
 from nmt.ops.recurrence import live_rows
 
+Memories = tuple[AttentionMemory | None, ...]
+"""One for each decoder layer, None where a layer does not attend; the first always does."""
 
-class AttentionStep(NamedTuple):
-    """One time step of N rows."""
+States = tuple[Any, ...]
+"""One recurrent state for each decoder layer."""
 
-    output: Tensor
-    """[N, H]"""
+Weights = tuple[Tensor, ...]
+"""Weights [B, G, T, S] of each attention of a decoder, lowest layer and level first; of a step [B, G, K, S]."""
+
+
+AnyLevel = tuple[AttentionQuery, AnyCell]
+"""Attention and cell of a level, as they run over one batch."""
+
+
+class LayerOutput(NamedTuple):
+    """The result of a decoder layer, for N rows or for whole sequences [B, T]."""
+
+    hidden: Tensor
+    """[..., H]"""
     context: Tensor
-    """[N, M]"""
+    """[..., M], its own or the one it was given; of deep attention all of them side by side"""
     state: Any
-    """state after the second cell"""
-    weights: tuple[Tensor, ...]
-    """[B, G, K, S] attention weights of each level, N = B * K"""
+    """after the last time step"""
+    weights: Weights = ()
+    """of its own attentions, if it has any"""
 
 
-class AttentionSequence(NamedTuple):
-    """T time steps of B sentences."""
+class AttendingRNN(nn.Module):
+    """s = lower(h', x_t); in each level l: c_l = attention_l(s), s = higher_l(s, c_l); h = s.
 
-    outputs: Tensor
-    """[B, T, H]"""
-    contexts: Tensor
-    """[B, T, M]"""
-    weights: Tensor
-    """[B, G, T, S] attention weights"""
-    last: Any
-    """state after the last time step"""
-
-
-def levels_of(levels: Sequence[tuple[AttentionQuery, AnyCell]]) -> list[Level] | None:
-    """The parts that kernels need of attentions and the cells above them; None for an unknown cell."""
-    found = []
-    for attention, higher in levels:
-        unit, context = higher.unit(), higher.projection()
-        if unit is None or context is None:
-            return None
-        found.append(Level(attention.level(context), unit))
-    return found
-
-
-def attended(
-    lower: AnyCell, levels: list[Level] | None, inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None
-) -> Attended | None:
-    """The steps of a cell and levels above it by kernels; None where there are none."""
-    unit = lower.unit()
-    if unit is None or levels is None:
-        return None
-    return attended_sequence(unit, levels, inputs, memory=memory.attended, state=tuple(state), mask=mask)
-
-
-class AttentionRNN(nn.Module):
-    """s = lower(h', x_t); c_t = attention(s); h = higher(s, c_t), with own weights in each cell.
-
-    The complete state goes through both cells; where the mask is 0 both keep the state they got.
+    Each cell has its own weights. The complete state goes through all of them; where the mask is 0 all keep the state
+    they got. The loop over time runs by kernels if units and device have them; in search, where steps come one by one,
+    each attention and without layer norm each cell are C kernels on a CPU.
     """
+
+    lower: Cell[Any]
+
+    @property
+    def levels(self) -> list[tuple[AttentionQuery, Cell[Any]]]:
+        """Attention and cell of each level."""
+        raise NotImplementedError
+
+    @property
+    def heads(self) -> int:
+        """G, heads of each attention."""
+        return self.levels[0][0].heads
+
+    def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
+        """What all levels attend to, from memory [B, S, M] and mask [B, S]; the first has its keys."""
+        return cast("AdditiveAttention", self.levels[0][0]).prepare(memory, mask)
+
+    def sequence(
+        self, x: Tensor, memory: AttentionMemory, state: Any | None = None, mask: Tensor | None = None
+    ) -> Attended:
+        """Run over x [B, T, D] from `state` (None: zeros); mask [B, T] is true at words.
+
+        Contexts [B, T, D' * M] and weights [B, D' * G, T, S] of the D' levels stand side by side.
+        """
+        if state is None:
+            state = self.lower.initial_state(x.size(0), like=x)
+        lower = self.lower.for_batch(x)
+        levels = [(attention, higher.for_batch(x)) for attention, higher in self.levels]
+        inputs = lower.project(x)
+        found, unit, known = None, lower.unit(), _known(levels)
+        if unit is not None and known is not None:
+            found = attended_sequence(unit, known, inputs, memory=memory.attended, state=tuple(state), mask=mask)
+        if found is None:
+            found = self._written_out(lower, levels, inputs, memory, state, mask)
+        return found._replace(last=type(state)(*found.last))
+
+    def _written_out(
+        self,
+        lower: AnyCell,
+        levels: Sequence[AnyLevel],
+        inputs: Tensor,
+        memory: AttentionMemory,
+        state: Any,
+        mask: Tensor | None,
+    ) -> Attended:
+        """`sequence` from the input products [B, T, kH] of the lower cell, one step after the other."""
+        outputs, contexts, weights = [], [], []
+        for projected, live in zip(inputs.unbind(1), live_rows(mask, length=inputs.size(1)), strict=True):
+            state = masked(live, lower.step(projected, state), state)
+            cell = lower
+            for attention, higher in levels:
+                context, weight = attention.attend(cell.output(state).unsqueeze(1), memory)
+                state = masked(live, higher.step(higher.project(context.squeeze(1)), state), state)
+                cell = higher
+                contexts.append(context)
+                weights.append(weight)
+            outputs.append(cell.output(state))
+        by_time = torch.cat(contexts, 1).unflatten(1, (inputs.size(1), -1)).flatten(2)
+        by_level = [torch.cat(weights[level :: len(levels)], 2) for level in range(len(levels))]
+        return Attended(torch.stack(outputs, 1), by_time, torch.cat(by_level, 1), tuple(state))
+
+    def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> LayerOutput:
+        """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
+        sentences, cell = memory.keys.size(0), self.lower
+        state = cell.search_step(cell.project(x), state)
+        contexts, weights = [], []
+        for attention, higher in self.levels:
+            query = cell.output(state).unflatten(0, (sentences, -1))  # [B, K, H]
+            context, weight = attention.attend(query, memory)
+            contexts.append(context.flatten(0, 1))  # [N, M]
+            weights.append(weight)
+            state = higher.search_step(higher.project(contexts[-1]), state)
+            cell = higher
+        context = contexts[0] if len(contexts) == 1 else torch.cat(contexts, -1)
+        return LayerOutput(cell.output(state), context, state, tuple(weights))
+
+
+class AttentionRNN(AttendingRNN):
+    """One level."""
 
     def __init__(
         self, make_cell: MakeCell, input_size: int, memory_size: int, *, heads: int = 1, layer_norm: bool = False
@@ -79,66 +139,15 @@ class AttentionRNN(nn.Module):
         self.attention = AdditiveAttention(hidden_size, memory_size, heads=heads, layer_norm=layer_norm)
 
     @property
-    def heads(self) -> int:
-        """G, heads of the attention."""
-        return self.attention.heads
-
-    def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
-        """What the decoder attends to, from memory [B, S, M] and mask [B, S]."""
-        return self.attention.prepare(memory, mask)
-
-    def sequence(
-        self, x: Tensor, memory: AttentionMemory, state: Any | None = None, mask: Tensor | None = None
-    ) -> AttentionSequence:
-        """Run over x [B, T, D] from `state` (None: zeros); mask [B, T] is true at words."""
-        if state is None:
-            state = self.lower.initial_state(x.size(0), like=x)
-        lower, higher = self.lower.for_batch(x), self.higher.for_batch(x)
-        inputs = lower.project(x)
-        levels = levels_of([(self.attention, higher)])
-        found = attended(lower, levels, inputs, memory, state, mask)
-        if found is None:
-            found = self._written_out(lower, higher, inputs, memory, state, mask)
-        return AttentionSequence(found.outputs, found.contexts, found.weights, type(state)(*found.last))
-
-    def _written_out(
-        self, lower: AnyCell, higher: AnyCell, inputs: Tensor, memory: AttentionMemory, state: Any, mask: Tensor | None
-    ) -> Attended:
-        """`sequence` from the input products [B, T, kH] of the lower cell, one step after the other."""
-        outputs, contexts, weights = [], [], []
-        for projected, live in zip(inputs.unbind(1), live_rows(mask, length=inputs.size(1)), strict=True):
-            between = masked(live, lower.step(projected, state), state)
-            context, weight = self.attention.attend(lower.output(between).unsqueeze(1), memory)
-            context = context.squeeze(1)
-            state = masked(live, higher.step(higher.project(context), between), between)
-            outputs.append(higher.output(state))
-            contexts.append(context)
-            weights.append(weight)
-        return Attended(torch.stack(outputs, 1), torch.stack(contexts, 1), torch.cat(weights, 2), tuple(state))
-
-    def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> AttentionStep:
-        """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
-        between = self.lower.search_step(self.lower.project(x), state)
-        query = self.lower.output(between).unflatten(0, (memory.keys.size(0), -1))  # [B, K, H]
-        context, weights = self.attention.attend(query, memory)
-        context = context.flatten(0, 1)  # [N, M]
-        state = self.higher.search_step(self.higher.project(context), between)
-        return AttentionStep(self.higher.output(state), context, state, (weights,))
+    def levels(self) -> list[tuple[AttentionQuery, Cell[Any]]]:
+        return [(self.attention, self.higher)]
 
 
-AnyLevel = tuple[AttentionQuery, AnyCell]
-"""Attention and cell of a level, as they run over one batch."""
-
-
-class DeepAttentionRNN(nn.Module):
-    """s = lower(h', x_t); in each level l: c_l = attention_l(s), s = higher_l(s, c_l); h = s.
+class DeepAttentionRNN(AttendingRNN):
+    """Several levels: deep attention.
 
     From "Neural Machine Translation with Deep Attention" (Zhang et al., IEEE TPAMI 2018). The levels have their own
-    cells, queries and scores and share one memory, whose keys the first level computes. Where the mask is 0 all cells
-    keep the state they got. With one level it is an `AttentionRNN`.
-
-    The loop over time runs by kernels where that of an `AttentionRNN` does. In search, where steps come one by one,
-    each attention and without layer norm each cell are C kernels on a CPU.
+    cells, queries and scores and share one memory, whose keys the first level computes.
     """
 
     def __init__(
@@ -162,96 +171,18 @@ class DeepAttentionRNN(nn.Module):
 
     @property
     def levels(self) -> list[tuple[AttentionQuery, Cell[Any]]]:
-        """Attention and cell of each level."""
         return cast("list[tuple[AttentionQuery, Cell[Any]]]", list(zip(self.attentions, self.higher, strict=True)))
 
-    @property
-    def heads(self) -> int:
-        """G, heads of each attention."""
-        return self.levels[0][0].heads
 
-    def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
-        """What all levels attend to, from memory [B, S, M] and mask [B, S]."""
-        return cast("AdditiveAttention", self.attentions[0]).prepare(memory, mask)
-
-    def sequence(
-        self, x: Tensor, memory: AttentionMemory, state: Any | None = None, mask: Tensor | None = None
-    ) -> AttentionSequence:
-        """Run over x [B, T, D] from `state` (None: zeros); mask [B, T] is true at words.
-
-        Contexts [B, T, D' * M] and weights [B, D' * G, T, S] of the D' levels stand side by side.
-        """
-        if state is None:
-            state = self.lower.initial_state(x.size(0), like=x)
-        lower = self.lower.for_batch(x)
-        levels = [(attention, higher.for_batch(x)) for attention, higher in self.levels]
-        inputs = lower.project(x)
-        found = attended(lower, levels_of(levels), inputs, memory, state, mask)
-        if found is None:
-            found = _written_out(lower, levels, inputs, memory, state, mask)
-        return AttentionSequence(found.outputs, found.contexts, found.weights, type(state)(*found.last))
-
-    def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> AttentionStep:
-        """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
-        sentences, cell = memory.keys.size(0), self.lower
-        state = cell.search_step(cell.project(x), state)
-        contexts, weights = [], []
-        for attention, higher in self.levels:
-            query = cell.output(state).unflatten(0, (sentences, -1))  # [B, K, H]
-            context, weight = attention.attend(query, memory)
-            contexts.append(context.flatten(0, 1))  # [N, M]
-            weights.append(weight)
-            state = higher.search_step(higher.project(contexts[-1]), state)
-            cell = higher
-        return AttentionStep(cell.output(state), torch.cat(contexts, -1), state, tuple(weights))
-
-
-def _written_out(
-    lower: AnyCell,
-    levels: Sequence[AnyLevel],
-    inputs: Tensor,
-    memory: AttentionMemory,
-    state: Any,
-    mask: Tensor | None,
-) -> Attended:
-    """The sequence from the input products [B, T, kH] of the lower cell, one step after the other."""
-    outputs, contexts, weights = [], [], []
-    for projected, live in zip(inputs.unbind(1), live_rows(mask, length=inputs.size(1)), strict=True):
-        state = masked(live, lower.step(projected, state), state)
-        cell = lower
-        for attention, higher in levels:
-            context, weight = attention.attend(cell.output(state).unsqueeze(1), memory)
-            state = masked(live, higher.step(higher.project(context.squeeze(1)), state), state)
-            cell = higher
-            contexts.append(context)
-            weights.append(weight)
-        outputs.append(cell.output(state))
-    by_time = torch.cat(contexts, 1).unflatten(1, (inputs.size(1), -1)).flatten(2)
-    by_level = [torch.cat(weights[level :: len(levels)], 2) for level in range(len(levels))]
-    return Attended(torch.stack(outputs, 1), by_time, torch.cat(by_level, 1), tuple(state))
-
-
-Memories = tuple[AttentionMemory | None, ...]
-"""One for each decoder layer, None where a layer does not attend; the first always does."""
-
-States = tuple[Any, ...]
-"""One recurrent state for each decoder layer."""
-
-Weights = tuple[Tensor, ...]
-"""Weights [B, G, T, S] of each attention of a decoder, lowest layer and level first; of a step [B, G, K, S]."""
-
-
-class LayerOutput(NamedTuple):
-    """The result of a decoder layer, for N rows or for whole sequences [B, T]."""
-
-    hidden: Tensor
-    """[..., H]"""
-    context: Tensor
-    """[..., M], its own or the one it was given; of deep attention all of them side by side"""
-    state: Any
-    """after the last time step"""
-    weights: Weights = ()
-    """of its own attentions, if it has any"""
+def _known(levels: Sequence[AnyLevel]) -> list[Level] | None:
+    """The parts that kernels need of attentions and the cells above them; None for an unknown cell."""
+    found = []
+    for attention, higher in levels:
+        unit, context = higher.unit(), higher.projection()
+        if unit is None or context is None:
+            return None
+        found.append(Level(attention.level(context), unit))
+    return found
 
 
 class DecoderLayer(nn.Module):
@@ -282,7 +213,7 @@ class DecoderLayer(nn.Module):
 class AttendingLayer(DecoderLayer):
     """Attends to the source itself, once or several times in each step."""
 
-    def __init__(self, rnn: AttentionRNN | DeepAttentionRNN) -> None:
+    def __init__(self, rnn: AttendingRNN) -> None:
         super().__init__()
         self.rnn = rnn
         self.state_size = rnn.lower.state_size
@@ -302,7 +233,7 @@ class AttendingLayer(DecoderLayer):
 
     def step(self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any) -> LayerOutput:
         assert memory is not None
-        return LayerOutput(*self.rnn.step(x, memory, state))
+        return self.rnn.step(x, memory, state)
 
 
 class ContextLayer(DecoderLayer):
@@ -354,20 +285,20 @@ class Decoder(nn.Module):
 
     def __init__(self, layers: Sequence[DecoderLayer]) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(layers)
+        self.layers = cast("Sequence[DecoderLayer]", nn.ModuleList(layers))
 
     @property
     def state_sizes(self) -> list[int]:
         """Width of the packed state of each layer."""
-        return [layer.state_size for layer in self._layers]
+        return [layer.state_size for layer in self.layers]
 
     def prepare(self, memory: Tensor, mask: Tensor) -> Memories:
         """What the layers attend to, from memory [B, S, M] and mask [B, S]."""
-        return tuple(layer.prepare(memory, mask) for layer in self._layers)
+        return tuple(layer.prepare(memory, mask) for layer in self.layers)
 
     def unpack_states(self, packed: Sequence[Tensor]) -> States:
         """The states of the layers from one packed tensor [B, P] for each."""
-        return tuple(layer.unpack_state(state) for layer, state in zip(self._layers, packed, strict=True))
+        return tuple(layer.unpack_state(state) for layer, state in zip(self.layers, packed, strict=True))
 
     def with_room(self, states: States, words: int) -> States:
         """The states after `words` words for steps that are recorded as graphs, which must seldom change shapes.
@@ -400,10 +331,6 @@ class Decoder(nn.Module):
     ) -> tuple[tuple[Tensor, ...], States, Weights]:
         """As `step`, and the attention weights."""
         raise ConfigError(f"the decoder {type(self).__name__} does not report its attention")
-
-    @property
-    def _layers(self) -> list[DecoderLayer]:
-        return cast("list[DecoderLayer]", list(self.layers))
 
 
 class ShallowDecoder(Decoder):
@@ -455,7 +382,7 @@ class DeepDecoder(Decoder):
     ) -> tuple[tuple[Tensor, ...], Weights]:
         context = x  # the first layer attends and takes none
         weights: list[Tensor] = []
-        for layer, residual, memory, state in zip(self._layers, self.residuals, memories, states, strict=True):
+        for layer, residual, memory, state in zip(self.layers, self.residuals, memories, states, strict=True):
             hidden, context, _, own = layer.sequence(x, context, memory, state, mask)
             x = residual(x, hidden)
             weights += own
@@ -466,7 +393,7 @@ class DeepDecoder(Decoder):
     ) -> tuple[tuple[Tensor, ...], States, Weights]:
         context, after = x, []
         weights: list[Tensor] = []
-        for layer, residual, memory, state in zip(self._layers, self.residuals, memories, states, strict=True):
+        for layer, residual, memory, state in zip(self.layers, self.residuals, memories, states, strict=True):
             hidden, context, new, own = layer.step(x, context, memory, state)
             x = residual(x, hidden)
             after.append(new)

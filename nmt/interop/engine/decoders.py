@@ -17,6 +17,7 @@ from nmt.models.attention import AdditiveAttention, AttentionQuery
 from nmt.models.base import Seq2Seq
 from nmt.models.decoder import (
     AttendingLayer,
+    AttendingRNN,
     AttentionRNN,
     ConcatenatingLayer,
     ContextLayer,
@@ -81,9 +82,9 @@ def lower_shallow(encode: Program, program: Program, model: Seq2Seq, encoded: En
     decoder = cast("ShallowDecoder", model.decoder)
     (layer,) = decoder.layers
     check_class(layer, AttendingLayer)
-    rnn = cast("AttentionRNN | DeepAttentionRNN", layer.rnn)
+    rnn = cast("AttendingRNN", layer.rnn)
     check_class(rnn, AttentionRNN, DeepAttentionRNN)
-    levels = rnn.levels if isinstance(rnn, DeepAttentionRNN) else [(rnn.attention, rnn.higher)]
+    levels = rnn.levels
     (memory,) = _memories(encode, [levels[0][0]], encoded.outputs)
     (state,) = initial_states(encode, program, model, encoded)
     widths = [rnn.lower.hidden_size, len(levels) * memory.values.width, model.embeddings.bias.numel()]

@@ -112,7 +112,8 @@ class AttentionKernel:
         run = kernel("attention_forward", self.dtype)
         run(
             *(query, query.stride(0), self.keys, self.powers, self.values, self.penalty, self.weight),
-            *(weights, weights.stride(0), context, context.stride(0), *self._sizes(query)),
+            *(weights, weights.stride(0), context, context.stride(0)),
+            *(len(query), len(query) // self.sentences, self.heads, self.positions, self.width),
         )
 
     def query_gradient(
@@ -123,7 +124,8 @@ class AttentionKernel:
         run(
             *(query, query.stride(0), self.keys, self.powers, self.values),
             *(self.weight, weights, weights.stride(0)),
-            *(d_context, d_context.stride(0), d_scores, d_query, d_query.stride(0), *self._sizes(query)),
+            *(d_context, d_context.stride(0), d_scores, d_query, d_query.stride(0)),
+            *(len(query), len(query) // self.sentences, self.heads, self.positions, self.width),
         )
 
     def memory_gradients(
@@ -146,9 +148,6 @@ class AttentionKernel:
             *(self.sentences, queries.size(0), self.heads, self.positions, self.width),
         )
         return d_keys, d_values, d_weight.sum(0)
-
-    def _sizes(self, query: Tensor) -> tuple[int, ...]:
-        return query.size(0), query.size(0) // self.sentences, self.heads, self.positions, self.width
 
 
 def dot_attention(query: Tensor, keys: Tensor, values: Tensor, *, penalty: Tensor) -> tuple[Tensor, Tensor]:

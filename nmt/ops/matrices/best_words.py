@@ -113,9 +113,10 @@ def best_packed(features: Tensor, table: InferenceMatrix, choice: Choice) -> tup
 def _arguments(groups: int, choice: Choice) -> tuple[Any, ...]:
     """The arguments of both kernels for a choice, and memory for values and places."""
     before = None if choice.before is None else choice.before.float().contiguous()
-    ids = [-1 if word is None else word for word in (choice.banned, choice.penalised)]
+    banned = -1 if choice.banned is None else choice.banned
+    penalised = -1 if choice.penalised is None else choice.penalised
     found = torch.empty(groups, choice.k, dtype=torch.float32), torch.empty(groups, choice.k, dtype=torch.int64)
-    return before, choice.k, choice.normalize, *ids, choice.penalty, *found
+    return before, choice.k, choice.normalize, banned, penalised, choice.penalty, *found
 
 
 def _aligned_logits(features: Tensor, table: Tensor) -> Tensor:

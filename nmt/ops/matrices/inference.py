@@ -65,7 +65,7 @@ class InferenceMatrix(Tensor):
         """Whether there are kernels for packed values; they are compiled only for CPUs that have the instructions."""
         return has(f"{cls.kind}_best", torch.float32)
 
-    def product(self, x: Tensor, bias: Tensor | None) -> Tensor:
+    def product(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """`F.linear` of x [..., K]: fp32 [..., M]. A row does not depend on the others."""
         outputs, width = self.shape
         rows = x.detach().reshape(-1, width)
@@ -115,7 +115,7 @@ class InferenceMatrix(Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is F.linear and isinstance(args[1], InferenceMatrix):
-            return args[1].product(*_input_and_bias(args[0], *args[2:], **(kwargs or {})))
+            return args[1].product(args[0], *args[2:], **(kwargs or {}))
         with torch._C.DisableTorchFunctionSubclass():
             if func in _OF_THE_WRAPPER:
                 return func(*args, **(kwargs or {}))
@@ -241,10 +241,6 @@ def rebuilt_matrix(parts: Sequence[Tensor], *, like: Tensor) -> Tensor:
         return parts[0]
     rows, width = like.shape
     return InferenceMatrix.make(type(like), parts[0], parts[1] if len(parts) > 1 else None, rows=rows, width=width)
-
-
-def _input_and_bias(x: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-    return x, bias
 
 
 def _rows(x: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
