@@ -15,7 +15,7 @@ from nmt.cli.common import EXIT_FAILURE, add_debug, execute, make_parser, place
 from nmt.errors import DataError, counted
 
 if TYPE_CHECKING:
-    from nmt.corpora.inspection import Report
+    from nmt.corpora.faults import Report
     from nmt.data.text import FilePair
 
 DESCRIPTION = "Fetch the corpora that the shipped configurations need; check and clean corpora of your own."
@@ -191,7 +191,7 @@ def _mirror(arguments: argparse.Namespace, home: str) -> str:
 
 def check(arguments: argparse.Namespace) -> int:
     """Report the faults of a corpus."""
-    from nmt.corpora.inspection import inspect
+    from nmt.corpora.faults import inspect
 
     files, held_out, _ = _texts(arguments)
     report = inspect(files, held_out=held_out, max_ratio=arguments.max_ratio, examples=arguments.examples)
@@ -203,7 +203,7 @@ def check(arguments: argparse.Namespace) -> int:
 def _unspelled(run: str | None, files: FilePair) -> list[str]:
     """A line about each side that has lines which the vocabulary of a run, or a usual new one, cannot spell."""
     from nmt.config import load_saved
-    from nmt.corpora.inspection import unspelled
+    from nmt.corpora.faults import unspelled
     from nmt.data import load_tokenizer
     from nmt.data.sentencepiece import unspelled_by_default
     from nmt.interop.model_dir import config_file, find_model
@@ -218,7 +218,7 @@ def _unspelled(run: str | None, files: FilePair) -> list[str]:
 def clean(arguments: argparse.Namespace) -> int:
     """Write the pairs without faults."""
     from nmt.corpora.faults import FAULTS
-    from nmt.corpora.inspection import clean as write
+    from nmt.corpora.faults import clean as write
     from nmt.errors import ConfigError, near_miss
 
     for name in arguments.keep:
@@ -266,7 +266,7 @@ def split(arguments: argparse.Namespace) -> int:
 
 def _texts(arguments: argparse.Namespace) -> tuple[FilePair, list[FilePair], tuple[str, str]]:
     """The files of the corpus and of the held-out text, and the two languages."""
-    from nmt.corpora.inspection import files_of, languages_of
+    from nmt.corpora.faults import files_of, languages_of
 
     languages = tuple(arguments.languages) if arguments.languages else languages_of(arguments.prefix)
     try:

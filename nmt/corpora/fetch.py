@@ -1,4 +1,4 @@
-"""Fetching public data: downloads that resume after an interruption, and checksums.
+"""Fetching public data: downloads that resume after an interruption, and checksums, also of what is made of them.
 
 Whatever a server sends, a download ends: it has a largest size, a slowest speed and few redirections.
 """
@@ -27,7 +27,10 @@ from typing import IO, Any
 
 from nmt import __version__
 from nmt.errors import DataError, printable
+from nmt.files import read_sums, sums_text
 
+LANGUAGES = ("en", "de")
+SUMS = "SHA256SUMS"
 BLOCK = 1 << 20
 """Bytes read at a time."""
 TIMEOUT = 30
@@ -322,3 +325,33 @@ def _explain(url: str, error: Exception) -> str:
         return f"{url}: {given_up}; run the command again to resume"
     reason = _short(str(getattr(error, "reason", None) or error))
     return f"{url}: cannot be reached ({reason}); is there a network? --from DIR takes local copies"
+
+
+def is_complete(to: Path, part: str) -> bool:
+    """Whether both sides match the recorded sums; DataError for files that an earlier run did not make."""
+    recorded = _recorded(to)
+    present = [path for path in (to / f"{part}.{language}" for language in LANGUAGES) if path.exists()]
+    for path in present:
+        if digest(path) != recorded.get(path.name):
+            raise DataError(f"{path}: its checksum differs from {to / SUMS}; move it away and run the command again")
+    return len(present) == len(LANGUAGES)
+
+
+def settle(to: Path, temporary: Sequence[Path]) -> None:
+    """Record the sums of files PART.LANGUAGE.part, and take the `.part` off their names."""
+    # Recorded before the files get their names: a file with its name always has its sum.
+    sums = _recorded(to) | {path.stem: digest(path) for path in temporary}
+    (to / SUMS).write_bytes(sums_text(dict(sorted(sums.items()))))
+    for path in temporary:
+        path.replace(path.with_suffix(""))
+
+
+def _recorded(to: Path) -> dict[str, str]:
+    """File names and the sums recorded for them; DataError where the file has something else in it."""
+    path = to / SUMS
+    if not path.is_file():
+        return {}
+    found = read_sums(path.read_bytes())
+    if found is None:
+        raise DataError(f"{path}: is not a list of checksums that nmt-data wrote; move it away")
+    return found

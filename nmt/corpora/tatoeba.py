@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from nmt.corpora.faults import Pair
-from nmt.corpora.fetch import digest, download
-from nmt.corpora.recorded import LANGUAGES, is_complete, settle
+from nmt.corpora.fetch import LANGUAGES, digest, download, is_complete, settle
 from nmt.data.text import read_lines
 from nmt.errors import DataError, counted
 

@@ -14,8 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from nmt.corpora.fetch import Sum, blocks, download
-from nmt.corpora.recorded import LANGUAGES, is_complete, settle
+from nmt.corpora.fetch import LANGUAGES, Sum, blocks, download, is_complete, settle
 from nmt.errors import DataError, counted
 
 FOLDER = Path("data/wmt14")
