@@ -3,25 +3,92 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from nmt.kernel_check.comparison import DifferenceError, Run, check, random, with_gradients
-from nmt.kernel_check.decoding import check_steps
-from nmt.kernel_check.needs import Design, designs_of, parts
+from nmt.kernel_check.needs import Design, designs_of, needed, parts
 from nmt.models.attention import AdditiveAttention, AttentionMemory
+from nmt.models.base import PAD
+from nmt.models.build import build_model
 from nmt.models.decoder import AttentionRNN, DeepAttentionRNN
 from nmt.models.encoder import Bidirectional, OneToOneRNN
-from nmt.models.parts import Linear, initialize
+from nmt.models.graphed import GraphedModel
+from nmt.models.parts import Linear, OutputWords, initialize
 from nmt.ops.dispatch import Selection, selected
 from nmt.ops.dropout import Masks, dropout
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
+from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.registry import CELLS
+
+TOLERANCES: Final = {torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+"""By type of the products: the largest norm of an error, relative to the norm of the exact result. An error twice as
+large as the reference's in the same type is allowed as well. The tests of kernels use the same limits."""
+
+TIMES: Final = 4
+"""Number of runs of a check: graphs are recorded in the second run and replayed from then on."""
+
+Run = Callable[[Any, torch.dtype], list[Tensor]]
+"""From a network and the type of its weights to results and gradients."""
+
+
+class DifferenceError(Exception):
+    """A kernel does not compute what the reference does."""
+
+
+def check(network: nn.Module, run: Run, *, exact: nn.Module, storage: torch.dtype, by: Selection) -> None:
+    """DifferenceError unless `run` finds in `network` with the selection `by` what it finds without kernels.
+
+    exact: the same network in fp64. storage: the type in which autocast computes; fp32 is without autocast.
+    """
+    with selected("reference"):
+        right = run(exact, torch.float64)
+        with autocast(right[0].device, storage):
+            plain = run(network, torch.float32)
+    for _ in range(TIMES):
+        with selected(by.choice, verified=by.verified), autocast(right[0].device, storage):
+            ours = run(network, torch.float32)
+        compare(ours, right, plain=plain, tolerance=TOLERANCES[storage])
+
+
+def compare(ours: Sequence[Tensor], right: Sequence[Tensor], *, plain: Sequence[Tensor], tolerance: float) -> None:
+    """DifferenceError if one of the tensors is too far from what is right."""
+    for index, (found, wanted, other) in enumerate(zip(ours, right, plain, strict=True)):
+        if found.shape != wanted.shape:
+            raise DifferenceError(f"result {index} has another shape than the reference's")
+        allowed = tolerance * wanted.norm().clamp_min(1e-3) + 2 * (other.double() - wanted).norm()
+        error = (found.double() - wanted).norm()
+        if not error <= allowed:  # so written for NaN
+            raise DifferenceError(f"result {index} differs from the reference's by {error:.1e}, {allowed:.1e} allowed")
+
+
+def with_gradients(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
+    """The results and, if gradients are enabled, the gradients of a weighted sum of them at the leaves."""
+    if not torch.is_grad_enabled():
+        return list(results)
+    weights = [random(*result.shape, seed=9, like=result).to(result.dtype) for result in results]
+    gradients = torch.autograd.grad(results, list(leaves), weights, materialize_grads=True)
+    return [result.detach() for result in (*results, *gradients)]
+
+
+def random(*shape: int, seed: int, like: Tensor) -> Tensor:
+    """The same normal values on each device, fp64."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(like.device)
+
+
+@contextmanager
+def autocast(device: torch.device, storage: torch.dtype) -> Iterator[None]:
+    """Autocast to `storage`, none for fp32."""
+    if storage == torch.float32:
+        yield
+        return
+    with torch.autocast(device.type, storage):
+        yield
 
 
 class Sizes(NamedTuple):
@@ -36,6 +103,7 @@ class Sizes(NamedTuple):
 
 
 SMALL: Final = Sizes()
+
 LARGE: Final = Sizes(sentences=260, target=12, source=20, inputs=256, hidden=512, words=6000)
 """As models are: other launches than the small ones, ATR's persistent kernel among them."""
 
@@ -215,10 +283,72 @@ def masked(case: Case) -> None:
                 raise DifferenceError(f"result {index} differs from the reference's")
 
 
+SENTENCES: Final = 5
+
+BEAM: Final = 3
+
+STEPS: Final = 5
+"""A step of new sizes is done, recorded, then replayed; when sentences leave the batch it begins again."""
+
+
 def decoding_step(case: Case) -> None:
-    """Steps of a search as CUDA graphs."""
-    sizes = case.sizes
-    check_steps(case.device, words=sizes.words, hidden=sizes.hidden, storage=case.storage, by=case.by)
+    """Steps of a beam search as CUDA graphs, with all words and with a shortlist: as launched kernel by kernel."""
+    device, words, hidden = case.device, case.sizes.words, case.sizes.hidden
+    config: Any = SimpleNamespace(
+        architecture="deepnmt", cell="lrn", cell_options={}, encoder_cell=None, encoder_cell_options={},
+        decoder_cell=None, decoder_cell_options={}, hidden_size=hidden, encoder_hidden_size=None,
+        embedding_size=hidden, encoder_layers=1, decoder_layers=2, context_aware_encoder=False, deep_attention=False,
+        deep_output=True, attention_heads=1, layer_norm=False, tie_embeddings="target_softmax", dropout=0.0,
+        recurrent_dropout=0.0, layer_norm_scale=1.0, initializer="uniform", initializer_options={}, init_range=0.08,
+    )  # fmt: skip
+    torch.manual_seed(3)
+    model = build_model(config, words, words).eval().to(device)
+    source = torch.randint(4, words, (SENTENCES, 9), generator=torch.Generator().manual_seed(1)).to(device)
+    source[1, 5:] = PAD
+    listed = torch.arange(0, words, 2, device=device)
+    verified = case.by.verified.union(needed(model, "search"))  # so that there are kernels to record
+    with torch.inference_mode(), selected(case.by.choice, verified=verified), autocast(device, case.storage):
+        for ids in (None, listed):
+            _follow(model, GraphedModel(model), source, ids, tolerance=TOLERANCES[case.storage])
+
+
+def _follow(model: Any, graphed: GraphedModel, source: Tensor, ids: Tensor | None, *, tolerance: float) -> None:
+    """Run both searches in parallel; the plain model's choices decide how both continue."""
+    forbidden = None if ids is None else torch.zeros(len(source), len(ids), dtype=torch.bool, device=ids.device)
+    among: list[OutputWords | None] = [
+        None if ids is None or forbidden is None else one.among(ids, forbidden) for one in (model, graphed)
+    ]
+    states: list[Any] = [one.start(source).expand(BEAM) for one in (model, graphed)]
+    # Equal hypotheses would tie, and words of ties are not compared.
+    totals = -torch.arange(BEAM, dtype=torch.float32, device=source.device).repeat(len(source), 1)
+    tokens = None
+    for step in range(2 * STEPS):
+        choice = Choice(2 * BEAM, before=totals, banned=PAD)
+        right, states[0] = model.best(tokens, states[0], choice, among[0])
+        found, states[1] = graphed.best(tokens, states[1], choice, among[1])
+        _compare(found, right, tolerance=tolerance)
+        totals, beams, chosen = (part[:, :BEAM] for part in right)
+        rows = torch.arange(len(beams), device=beams.device).unsqueeze(1) * BEAM + beams
+        states, tokens = [state.reorder(rows.flatten()) for state in states], chosen.flatten()
+        if step == STEPS and ids is None:  # the first sentence is finished; a shortlist is the whole batch's
+            kept = torch.arange(1, len(source), device=source.device)
+            states = [state.keep(kept) for state in states]
+            tokens, totals = tokens[BEAM:], totals[1:]
+
+
+def _compare(found: BestWords, right: BestWords, *, tolerance: float) -> None:
+    """Values may differ by rounding, words only where values are as near."""
+    allowed = 10 * tolerance * right.values.abs().clamp_min(1)
+    if not bool(((found.values - right.values).abs() <= allowed).all()):
+        raise DifferenceError("the values of the best words differ")
+    gaps = (right.values[:, 1:] - right.values[:, :-1]).abs() <= allowed[:, 1:]
+    near = torch.zeros_like(right.words, dtype=torch.bool)
+    near[:, 1:] |= gaps
+    near[:, :-1] |= gaps
+    near[:, -1] = True  # the next one is not known
+    same = (found.words == right.words) & (found.hypotheses == right.hypotheses)
+    if not bool((same | near).all()):
+        raise DifferenceError("the best words differ")
 
 
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(

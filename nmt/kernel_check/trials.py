@@ -16,24 +16,47 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import torch
 
 from nmt.files import temporary_directory
-from nmt.kernel_check.accidents import ended_by, explained
-from nmt.kernel_check.cases import FORMS, check_key
-from nmt.kernel_check.comparison import DifferenceError
+from nmt.kernel_check.cases import FORMS, DifferenceError, check_key
 from nmt.kernel_check.needs import FORWARD, plain
-from nmt.kernel_check.record import PACKAGE, Outcome
 from nmt.system import usable_cores
 
+PACKAGE: Final = Path(__file__).parents[1]
+
+MOST_TIMES: Final = 3
+"""So often what does not end in time is tried."""
+
+
+class Outcome(NamedTuple):
+    """What became of a check."""
+
+    state: Literal["right", "wrong", "undecided"]
+    reason: str = ""
+    """How it is wrong, or why it could not be tried"""
+    timed_out: bool = False
+    tries: int = 1
+    """How often in turn it could not be tried, or not in time"""
+    when: float = 0.0
+    """Seconds since 1970 of the last time"""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it is left at that."""
+        return self.state != "undecided" or (self.timed_out and self.tries >= MOST_TIMES)
+
+
 GPU_BYTES: Final = 2 << 30
+
 HOST_BYTES: Final = 3 << 30
 """Memory that a process may need."""
 
 FIRST: Final = "the first kernel"
 """What is tried before all others."""
+
 _PARENT_DEATH_SIGNAL: Final = 1
 """As prctl(2) numbers it."""
 
@@ -197,3 +220,44 @@ def _kill(trial: Trial) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(trial.process.pid, signal.SIGKILL)
     trial.process.wait()
+
+
+_KNOWN: Final = (
+    ("Python.h", "Triton needs Python's C headers", "install python3-dev (python3-devel on Fedora)"),
+    ("Failed to find C compiler", "Triton needs a C compiler", "install gcc or clang, or set CC to one"),
+    ("libcuda.so", "Triton does not find the library of NVIDIA's driver", "set TRITON_LIBCUDA_PATH to its folder"),
+    ("Cannot find ptxas", "Triton does not find its assembler ptxas", "install Triton again"),
+    ("No space left", "the disk with Triton's cache is full", "free some of it, or set TRITON_CACHE_DIR"),
+    ("Disk quota exceeded", "the quota of Triton's cache is used up", "free some of it, or set TRITON_CACHE_DIR"),
+    ("Read-only file system", "Triton's cache cannot be written to", "set TRITON_CACHE_DIR to a folder that can"),
+    ("Permission denied", "Triton's cache cannot be written to", "set TRITON_CACHE_DIR to a folder that can"),
+    ("out of memory", "the GPU has too little free memory", "end what uses it (nvidia-smi lists it)"),
+    ("OUT_OF_MEMORY", "the GPU has too little free memory", "end what uses it (nvidia-smi lists it)"),
+    ("ALLOC_FAILED", "the GPU has too little free memory", "end what uses it (nvidia-smi lists it)"),
+    ("busy or unavailable", "another process has the GPU to itself", "end it, or set compute mode 0 (nvidia-smi -c 0)"),
+    ("no kernel image", "this PyTorch is not built for such a GPU", "install a PyTorch that is (pytorch.org)"),
+    ("driver version is insufficient", "NVIDIA's driver is too old for this PyTorch", "install a newer driver"),
+    ("driver on your system is too old", "NVIDIA's driver is too old for this PyTorch", "install a newer driver"),
+    ("Cannot allocate memory", "this machine has too little free memory", "end what uses it"),
+    ("MemoryError", "this machine has too little free memory", "end what uses it"),
+)
+"""What messages say, what that means, and what mends it."""
+
+
+def explained(text: str, *, unknown: str = "") -> str:
+    """The meaning of the messages in `text`, which may be many lines; `unknown` if none is known, or its last line."""
+    for word, meaning, mend in _KNOWN:
+        if word in text:
+            return f"{meaning}: {mend}"
+    lines = text.strip().splitlines()
+    return unknown or (lines[-1].strip() if lines else "it printed nothing")
+
+
+def ended_by(number: int) -> str:
+    """What it means that a process was ended by a signal."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    hint = "; if no user did it, this machine has too little free memory" if number == signal.SIGKILL else ""
+    return f"it was ended by {name}{hint}"

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from nmt.cells.lrn import LRN
-from nmt.kernel_check import cases, comparison, decoding
-from nmt.kernel_check.cases import SMALL, check_key
+from nmt.kernel_check import cases
+from nmt.kernel_check.cases import SMALL, DifferenceError, check_key
 from nmt.kernel_check.checking import find_out
-from nmt.kernel_check.comparison import DifferenceError
 from nmt.kernel_check.needs import all_keys
 from nmt.models.attention import AttentionQuery
 from nmt.models.graphed import GraphedModel
@@ -24,7 +23,7 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize("key", [key for key in all_keys() if "normalized" not in key])
 def test_what_is_right_passes(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here the C kernels, where there are any."""
-    monkeypatch.setattr(comparison, "TIMES", 1)  # more would be for graphs
+    monkeypatch.setattr(cases, "TIMES", 1)  # more would be for graphs
     for storage in (torch.float32, torch.bfloat16):
         check_key(key, CPU, SMALL, storage)
     with torch.no_grad():
@@ -77,7 +76,7 @@ def test_wrong_words_of_a_decoding_step_are_seen(monkeypatch: pytest.MonkeyPatch
             found, state = super().best(*arguments)
             return found._replace(words=found.words.roll(1, 1)), state
 
-    monkeypatch.setattr(decoding, "GraphedModel", OtherWords)
+    monkeypatch.setattr(cases, "GraphedModel", OtherWords)
     with pytest.raises(DifferenceError, match="the best words differ"):
         check_key("decoding_step", CPU, SMALL, torch.float32)
 
@@ -104,9 +103,7 @@ def test_what_goes_wrong_in_a_later_run_is_seen() -> None:
         return [2 * found if runs.count("auto") == 3 else found]
 
     with pytest.raises(DifferenceError, match="result 0 differs"):
-        comparison.check(
-            network, run, exact=copy.deepcopy(network).double(), storage=torch.float32, by=Selection("auto")
-        )
+        cases.check(network, run, exact=copy.deepcopy(network).double(), storage=torch.float32, by=Selection("auto"))
     assert runs == ["reference"] * 2 + ["auto"] * 3
 
 

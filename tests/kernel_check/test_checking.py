@@ -17,10 +17,9 @@ from torch import nn
 import nmt.kernel_check as kernel_check
 from nmt.errors import ConfigError
 from nmt.kernel_check import __main__ as program
-from nmt.kernel_check import checking, record
+from nmt.kernel_check import checking
 from nmt.kernel_check.checking import MOST_SECONDS, find_out
-from nmt.kernel_check.record import MOST_TIMES, Outcome
-from nmt.kernel_check.trials import FIRST, Task, Tell
+from nmt.kernel_check.trials import FIRST, MOST_TIMES, Outcome, Task, Tell
 from nmt.ops import dispatch
 from nmt.ops.dispatch import Selection
 
@@ -91,7 +90,7 @@ def verified(model: nn.Module, **options: object) -> frozenset[str]:
 
 
 def the_record() -> Path:
-    path = record.record_file(GPU)
+    path = checking.record_file(GPU)
     assert path is not None
     return path
 
@@ -178,7 +177,7 @@ def test_what_another_process_has_just_tried_in_vain_is_left(tried: Tried, monke
     """The processes of a machine start together and wait for the first of them."""
     path, times = the_record(), iter([100.0])
     monkeypatch.setattr(checking.time, "time", lambda: next(times, 200.0))
-    record.add(path, "attention", FULL._replace(when=150.0))
+    checking.add_to_record(path, "attention", FULL._replace(when=150.0))
     assert find_out(["attention"], GPU)["attention"].state == "undecided"
     assert tried.asked == []
     monkeypatch.setattr(checking.time, "time", lambda: 200.0)
@@ -258,7 +257,7 @@ def test_a_damaged_record_is_made_again(damage: str, tried: Tried) -> None:
     the_record().write_text(damage)
     find_out(["dropout"], GPU)
     assert tried.asked == [FIRST, "dropout"]
-    assert record.read(the_record())["dropout"].state == "right"
+    assert checking.read_record(the_record())["dropout"].state == "right"
 
 
 def test_a_cache_that_cannot_be_written_to_is_no_error(
@@ -316,16 +315,16 @@ def test_other_versions_drivers_and_plugins_have_a_record_of_their_own(
 ) -> None:
     plugin, driver = tmp_path / "unit.py", tmp_path / "version"
     plugin.write_text("x = 1\n")
-    monkeypatch.setattr(record, "_DRIVER", driver)
-    paths = [the_record(), record.record_file(GPU, [plugin])]
+    monkeypatch.setattr(checking, "_DRIVER", driver)
+    paths = [the_record(), checking.record_file(GPU, [plugin])]
     driver.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15\nGCC version: gcc 12\n")
-    assert record.driver_version().startswith("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15")
+    assert checking.driver_version().startswith("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15")
     paths.append(the_record())
     driver.write_text(driver.read_text().replace("gcc 12", "gcc 13"))
     assert the_record() == paths[-1]
     library = SimpleNamespace(cuDriverGetVersion=lambda number: setattr(number._obj, "value", 12080) or 0)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
-    assert record.driver_version().endswith("550.54.15, CUDA 12080")
+    assert checking.driver_version().endswith("550.54.15, CUDA 12080")
     paths.append(the_record())
     monkeypatch.setattr(torch, "__version__", "99.0")
     paths.append(the_record())
@@ -357,7 +356,7 @@ def test_the_command_prints_all_and_tries_all_again(
 
 def test_time_stands_in_the_record(tried: Tried) -> None:
     find_out(["dropout"], GPU)
-    assert abs(record.read(the_record())["dropout"].when - time.time()) < 60
+    assert abs(checking.read_record(the_record())["dropout"].when - time.time()) < 60
 
 
 def test_layers_have_theirs_verified_beside_those_of_models(

@@ -17,10 +17,8 @@ import pytest
 import torch
 
 from nmt.kernel_check import trials
-from nmt.kernel_check.accidents import explained
-from nmt.kernel_check.comparison import DifferenceError
-from nmt.kernel_check.record import Outcome
-from nmt.kernel_check.trials import FIRST, Task
+from nmt.kernel_check.cases import DifferenceError
+from nmt.kernel_check.trials import FIRST, Outcome, Task, explained
 
 CPU = torch.device("cpu")
 WORKER = """

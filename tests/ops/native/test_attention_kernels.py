@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.kernel_check.comparison import TOLERANCES
+from nmt.kernel_check.cases import TOLERANCES
 from nmt.ops.attention import AttentionKernel, additive_attention, attend_native, powers_of
 from tests.ops.units import needs_native
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from nmt.kernel_check.comparison import TOLERANCES
+from nmt.kernel_check.cases import TOLERANCES
 
 Function = Callable[..., tuple[Tensor, ...]]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.kernel_check.comparison import TOLERANCES
+from nmt.kernel_check.cases import TOLERANCES
 from nmt.ops.atr import ATR
 from nmt.ops.sequence import reference as by_equation
 from tests.ops.triton.comparison import assert_equal, make_mask, outputs_and_gradients, randn

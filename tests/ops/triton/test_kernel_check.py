@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nmt.kernel_check import comparison
+from nmt.kernel_check import cases
 from nmt.kernel_check.cases import SMALL, check_key
 from nmt.kernel_check.needs import WITHOUT_TRITON, all_keys
 from nmt.ops import dispatch, sequence
@@ -29,7 +29,7 @@ def test_kernels_pass_their_checks(key: str, device: torch.device, monkeypatch: 
         used.add(operation)
         return True
 
-    monkeypatch.setattr(comparison, "TIMES", 1)  # more would be for graphs
+    monkeypatch.setattr(cases, "TIMES", 1)  # more would be for graphs
     monkeypatch.setattr(dispatch.native, "usable", lambda like: False)
     for module in (dispatch, sequence):
         monkeypatch.setattr(module, "runs_triton", runs_triton)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.kernel_check.comparison import TOLERANCES
+from nmt.kernel_check.cases import TOLERANCES
 from nmt.ops.linear_cross_entropy import Loss
 from tests.cross_entropy import reference_cross_entropy
 from tests.ops.triton.comparison import randn
