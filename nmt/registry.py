@@ -68,9 +68,9 @@ class Registry(Generic[T]):
 
 CELLS: Registry[Any] = Registry("cell", "nmt.cells")
 INITIALIZERS: Registry[Any] = Registry("initializer", "nmt.cells")
-MODELS: Registry[Any] = Registry("architecture", "nmt.models")
+MODELS: Registry[Any] = Registry("architecture", "nmt.models", "nmt.tagging.model", "nmt.classification.model")
 TOKENIZERS: Registry[Any] = Registry(
-    "tokenizer", "nmt.data.sentencepiece", "nmt.data.whitespace", "nmt.data.tagging.tokenizers"
+    "tokenizer", "nmt.data.sentencepiece", "nmt.data.whitespace", "nmt.tagging.tokenizers"
 )
 LOSSES: Registry[Any] = Registry("loss", "nmt.training")
 OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training")
@@ -79,8 +79,11 @@ CALLBACKS: Registry[Any] = Registry("callback", "nmt.training")
 SEARCHES: Registry[Any] = Registry(
     "search", *(f"nmt.search.{name}" for name in ("beam", "greedy", "sample", "noisy", "diverse", "mbr"))
 )
+EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation")
-TASKS: Registry[Any] = Registry("task", "nmt.tasks")
+TASKS: Registry[Any] = Registry(
+    "task", "nmt.tasks", "nmt.language_models.task", "nmt.tagging.task", "nmt.classification.task"
+)
 
 
 def registrations() -> Iterator[tuple[Registry[Any], str, Any]]:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from nmt.cli.arguments import MODEL, add_checkpoint
 from nmt.cli.common import add_plugins, execute, make_parser, path_of_place
 from nmt.errors import ConfigError
+from nmt.registry import EXPORTS
 
 if TYPE_CHECKING:
     from nmt.interop.engine.export import ExportedFile
     from nmt.interop.engine.tensors import Precision
-    from nmt.onnx_export.export import ExportedGraphs
-    from nmt.onnx_export.weights import OnnxPrecision
 
 P = TypeVar("P", bound=str)
 
@@ -28,7 +27,7 @@ FORMATS = ("engine", "folder", "onnx")
 SUFFIX = ".nmt"
 FOLDER_PRECISIONS = ("fp32", "bf16", "int8", "int8_bf16")
 ENGINE_PRECISIONS: Final[tuple[Precision, ...]] = ("int8", "fp32", "bf16")
-ONNX_PRECISIONS: Final[tuple[OnnxPrecision, ...]] = ("fp32", "int8")
+ONNX_PRECISIONS = ("fp32", "int8")
 
 EXAMPLES = (
     "runs/demo -o model.nmt",
@@ -144,10 +143,8 @@ def _write_onnx(arguments: argparse.Namespace) -> int:
     precision = _precision(arguments, ONNX_PRECISIONS, "is not allowed for ONNX graphs. Allowed with --format onnx")
     if importlib.util.find_spec("onnx") is None:
         raise ConfigError("--format onnx: the package onnx is not installed; pip install 'nmt-recurrent[onnx]'")
-    from nmt.onnx_export.export import export_onnx
-
     (model,) = arguments.models
-    exported = export_onnx(
+    exported = EXPORTS.get("onnx")(
         model,
         arguments.output,
         precision=precision,
@@ -175,7 +172,7 @@ def _precision(arguments: argparse.Namespace, allowed: Sequence[P], refused: str
     raise ConfigError(f"--precision: '{arguments.precision}' {refused}: {', '.join(allowed)}.")
 
 
-def _say(output: Path, exported: ExportedFile | ExportedGraphs, what: str) -> int:
+def _say(output: Path, exported: ExportedFile, what: str) -> int:
     """Report what was written, after notes on what is missing from it."""
     from nmt.interop.model_card import megabytes
 

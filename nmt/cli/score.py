@@ -28,12 +28,13 @@ from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, ex
 from nmt.cli.descriptors import require
 from nmt.data.text import NotedLines, Undecodable
 from nmt.errors import ConfigError, DataError, counted
+from nmt.registry import TASKS
 
 if TYPE_CHECKING:
     from nmt.data.n_best import Entry
     from nmt.interop.model_dir import LoadedModel
     from nmt.search import PairScore
-    from nmt.tasks.language_model.scoring import LineScore
+    from nmt.search.reading import LineScore
 
 BATCH_TOKENS = 4096
 """Tokens per batch if neither option nor configuration gives a number: the logits of a batch are in memory at once."""
@@ -331,14 +332,13 @@ def _score_text(arguments: argparse.Namespace) -> int:
 def _line_scores(
     models: Sequence[LoadedModel], lines: Iterable[str], arguments: argparse.Namespace, *, by_line: bool = False
 ) -> Iterator[LineScore]:
-    from nmt.tasks.language_model.scoring import Dynamic, score_lines, score_text
+    task = TASKS.get("language_model")
 
     networks: list[Any] = [loaded.model for loaded in models]
     tokenizer = models[0].tokenizer
     if by_line or arguments.by_line:
-        return score_lines(networks, tokenizer, lines, batch_tokens=arguments.batch_tokens or BATCH_TOKENS)
-    followed = None if arguments.dynamic is None else Dynamic(rate=arguments.dynamic[0], decay=arguments.dynamic[1])
-    return score_text(networks, tokenizer, lines, dynamic=followed)
+        return task.score_lines(networks, tokenizer, lines, batch_tokens=arguments.batch_tokens or BATCH_TOKENS)
+    return task.score_text(networks, tokenizer, lines, dynamic=arguments.dynamic)
 
 
 def _score_n_best(arguments: argparse.Namespace) -> int:

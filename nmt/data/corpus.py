@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -78,6 +78,13 @@ class FlatSentences(NamedTuple):
         new = FlatSentences.of(self.ids[:0], self.lengths[rows])
         moved = np.repeat(self.offsets[rows] - new.offsets[:-1], new.lengths)
         return new._replace(ids=self.ids[moved + np.arange(len(moved))])
+
+
+def flat(sentences: Iterable[Sequence[int]]) -> FlatSentences:
+    """Sentences of ids in one array."""
+    listed = list(sentences)
+    lengths = np.array([len(ids) for ids in listed], np.int32)
+    return FlatSentences.of(np.fromiter((i for ids in listed for i in ids), np.int32), lengths)
 
 
 @dataclass(frozen=True, kw_only=True)

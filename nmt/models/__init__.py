@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from nmt.models.base import PAD, DecodingState, Encoded, Seq2Seq
 from nmt.models.build import build_model, cell_maker, count_parameters, initializer, parameters_by_part
-from nmt.models.classifier import Classifier
 from nmt.models.decoder import Decoder, DecoderLayer
 from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput
 from nmt.models.language_model import LanguageModel
 from nmt.models.parts import Dropout, Embeddings, InitialStates, LayerNorm, Linear, Readout
 from nmt.models.recurrent import DeepNMT, RNNSearch, RNNSearchDeepAtt
-from nmt.models.tagger import Tagger
 from nmt.models.transformer import Transformer
+from nmt.registry import MODELS
+
+if TYPE_CHECKING:
+    from nmt.classification.model import Classifier
+    from nmt.tagging.model import Tagger
 
 __all__ = [
     "PAD",
@@ -42,3 +47,9 @@ __all__ = [
     "initializer",
     "parameters_by_part",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Classifier", "Tagger"):  # packages of their own since version 0.4
+        return MODELS.get(name.lower())
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

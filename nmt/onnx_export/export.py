@@ -25,6 +25,7 @@ from nmt.onnx_export.encoder import encoder_graph
 from nmt.onnx_export.graph import model_of
 from nmt.onnx_export.step import step_graph
 from nmt.onnx_export.weights import OnnxPrecision
+from nmt.registry import EXPORTS
 
 CONFIG: Final = "config.json"
 _JOINT, _SOURCE, _TARGET = "joint.model", "source.model", "target.model"
@@ -47,6 +48,7 @@ class ExportedGraphs(NamedTuple):
     """Search settings that the user's own search must apply."""
 
 
+@EXPORTS.register("onnx")
 def export_onnx(
     model: str | Path,
     output: Path,

@@ -209,6 +209,21 @@ class PairScore:
     """An empty side is the end symbol alone; the model has an opinion on it as on anything else."""
 
 
+@dataclass(frozen=True)
+class LineScore:
+    """The models' score of one line."""
+
+    log_probs: list[float]
+    """Log-probability of each token given the tokens before it; the last one is the end of the line."""
+    unknown: int
+    """Tokens that are not in the vocabulary; they are scored as unknown words."""
+
+    @property
+    def mean_nll(self) -> float:
+        """Nats per token."""
+        return -sum(self.log_probs) / len(self.log_probs)
+
+
 def score_pairs(
     model: Seq2Seq,
     tokenizer: Tokenizer,

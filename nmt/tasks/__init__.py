@@ -1,8 +1,5 @@
-"""The tasks that come with nmt; importing this registers them."""
+"""The task of translation; importing this registers it. Other tasks are packages of their own (`nmt.registry`)."""
 
-from nmt.tasks.classification import Classification
-from nmt.tasks.language_model import LanguageModelling
-from nmt.tasks.tagging import Segmentation, Tagging
 from nmt.tasks.translation import Translation
 
-__all__ = ["Classification", "LanguageModelling", "Segmentation", "Tagging", "Translation"]
+__all__ = ["Translation"]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import data, plot, plot_maps, report, sample, serve
+from nmt.cli import data, plot, plot_maps, report, serve
+from nmt.language_models import command as sample
 
 TEXTS = ["~20 dogs run.", "~/ is my home."]
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from nmt.interop.run_events import read_events
-from tests.tasks.test_language_model import write_config, write_text
+from tests.language_models.test_task import write_config, write_text
 from tests.tiny_training import nmt_train
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "task_results"

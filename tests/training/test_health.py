@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.classification.model import FIRST_LABEL, Texts
 from nmt.config import load_config
 from nmt.config.bundled import bundled_names
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.models.classifier import FIRST_LABEL, Texts
-from nmt.models.tagger import Sentences
+from nmt.tagging.model import Sentences
 from nmt.training import doubts
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
