@@ -37,7 +37,7 @@ from nmt.cli.arguments import natural, positive, share
 from nmt.cli.common import execute, make_parser
 from nmt.config import load_config
 from nmt.data import Corpus, SentencePieceTokenizer
-from nmt.data.encoding import LengthRule, encode
+from nmt.data.encoding import Encoder, LengthRule, encode
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.data.text import FilePair, read_lines, sample_lines
 from nmt.data.text_facts import read_facts
@@ -193,7 +193,7 @@ def measure_encoding(arguments: argparse.Namespace) -> Measured:
 
         def ours(workers: int) -> None:
             target = Path(tempfile.mkdtemp(dir=folder)) / "corpus"
-            encode([files], target, tokenizer=tokenizer, rule=LengthRule(max_length=100), key="", workers=workers)
+            encode([files], target, encoder=Encoder(tokenizer, LengthRule(max_length=100)), key="", workers=workers)
 
         def first_look() -> None:
             for path in files:

@@ -77,14 +77,14 @@ class CorpusWriter:
     `position` with `report`. What is damaged, or of another key, is written anew.
     """
 
-    def __init__(self, folder: Path, *, source_size: int, target_size: int, key: str, parts: int = 1) -> None:
-        """`parts`: how many prefixes of text the pairs come from."""
+    def __init__(self, folder: Path, *, sizes: tuple[int, int], key: str, parts: int = 1) -> None:
+        """`sizes`: of the vocabularies; `parts`: how many prefixes of text the pairs come from."""
         self.position = TextPosition()
         """Position of the first text that has not been encoded."""
         self.report = CorpusReport()
         """The report of the text before it."""
         self._folder, self._key = folder, key
-        self._dtypes = dict(zip(SIDES, (id_dtype(source_size), id_dtype(target_size)), strict=True))
+        self._dtypes = dict(zip(SIDES, map(id_dtype, sizes), strict=True))
         self._files = {name: _Written() for name in _FILES}
         self._parts = [Part(0, 0)] * parts
         self._restore()
@@ -275,6 +275,11 @@ class Encoder:
     language: str = ""
     """Of the source."""
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Of the vocabularies."""
+        return self.tokenizer.source_size, self.tokenizer.target_size
+
     def __call__(self, block: Block) -> EncodedBlock:
         """Encode the pairs of a block, end symbols added, and apply the length rule."""
         texts = [
@@ -295,10 +300,9 @@ class Encoder:
             kept &= ~too_long.any(0)
         counts: dict[str, Any] = {"empty": int(empty.any(0).sum()), "too_long": 0, "truncated": 0}
         counts["truncated" if self.rule.truncate else "too_long"] = int(too_long.any(0).sum())
-        sizes = (self.tokenizer.source_size, self.tokenizer.target_size)
         source, target = (
             _flatten([sentence[:limit] for sentence in compress(side, kept)], size)
-            for side, size in zip(ids, sizes, strict=True)
+            for side, size in zip(ids, self.sizes, strict=True)
         )
         report = CorpusReport(
             read=len(kept),
@@ -367,27 +371,22 @@ def encode(
     pairs: Sequence[FilePair],
     folder: Path,
     *,
-    tokenizer: Tokenizer,
-    rule: LengthRule,
+    encoder: Encoder,
     key: str,
-    tags: Tags = (),
-    language: str = "",
     workers: int = 0,
     advance: Advance = no_progress,
 ) -> None:
     """Write the encoded corpus of all `pairs` to `folder`, which appears only when complete.
 
     `workers` processes encode (0: one per core; 1: only this process); the result does not
-    depend on their number. `language` is that of the source. `key` is stored with the corpus: work of a killed process
-    under the same key is kept and continued. `advance` is called with the number of pairs done since its last call.
-    Memory holds a few blocks. Raises DataError for text that cannot be used and if no pair is left.
+    depend on their number. `key` is stored with the corpus: work of a killed process under the same key is kept and
+    continued. `advance` is called with the number of pairs done since its last call. Memory holds a few blocks. Raises
+    DataError for text that cannot be used and if no pair is left.
     """
-    encoder = Encoder(tokenizer, rule, tuple(tags), language)
     with unfinished_folder(folder) as unfinished:
         if unfinished is None:
             return
-        sizes = {"source_size": tokenizer.source_size, "target_size": tokenizer.target_size}
-        with CorpusWriter(unfinished, **sizes, key=key, parts=len(pairs)) as writer:
+        with CorpusWriter(unfinished, sizes=encoder.sizes, key=key, parts=len(pairs)) as writer:
             report = writer.report
             advance(report.read)
             blocks = read_blocks(pairs, lines=BLOCK, start=writer.position)
@@ -398,16 +397,12 @@ def encode(
                     writer.mark(encoded.after, report)
                 advance(encoded.report.read)
             if report.kept == 0:
-                raise DataError(_nothing_left(pairs, report))
+                files = ", ".join(str(path) for pair in pairs for path in pair)
+                raise DataError(
+                    f"no sentence pair is left of {files}: of {report.read} read, {report.empty} have an empty side "
+                    f"and {report.too_long} are longer than data.max_length"
+                )
             writer.finish(report)
-
-
-def _nothing_left(pairs: Sequence[FilePair], report: CorpusReport) -> str:
-    files = ", ".join(str(path) for pair in pairs for path in pair)
-    return (
-        f"no sentence pair is left of {files}: of {report.read} read, {report.empty} have an empty side "
-        f"and {report.too_long} are longer than data.max_length"
-    )
 
 
 def _encoded(encoder: Callable[[Block], EncodedBlock], blocks: Iterator[Block], workers: int) -> Iterator[EncodedBlock]:
@@ -422,11 +417,8 @@ def encoded_corpus(
     files: Sequence[FilePair],
     folder: Path,
     *,
-    tokenizer: Tokenizer,
-    rule: LengthRule,
+    encoder: Encoder,
     key: str,
-    tags: Tags = (),
-    language: str,
     workers: int,
     pairs: int,
     shown: bool,
@@ -442,10 +434,7 @@ def encoded_corpus(
         shutil.rmtree(folder)
     name = f"encoding {folder.name.partition('-')[0]}"
     with progress(name, total=pairs, unit=" pairs", shown=shown) as advance:
-        encode(
-            files, folder, tokenizer=tokenizer, rule=rule, key=key, tags=tags, language=language, workers=workers,
-            advance=advance,
-        )  # fmt: skip
+        encode(files, folder, encoder=encoder, key=key, workers=workers, advance=advance)
     return _whole(folder, shown=shown)
 
 

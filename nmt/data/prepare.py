@@ -16,7 +16,7 @@ from nmt.config.located import path_options
 from nmt.config.schema import Config, DataConfig
 from nmt.data.corpus import Corpus, CorpusReport, corpus_folder, new_folder
 from nmt.data.demo import write_corpus
-from nmt.data.encoding import LengthRule, Tags, encoded_corpus
+from nmt.data.encoding import Encoder, LengthRule, Tags, encoded_corpus
 from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
 from nmt.data.text import FilePair, ParallelText, as_list, find_pairs, missing_pairs, read_lines, read_parallel
 from nmt.data.text_facts import KnownFiles, ValidationFacts, validation_facts
@@ -113,10 +113,9 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
 
     def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int, tags: Tags = ()) -> Corpus:
         key = _corpus_key([known.digest(path) for pair in files for path in pair], tokenizer, rule, tags)
-        return encoded_corpus(
-            files, corpus_folder(folder, name, key), tokenizer=tokenizer, rule=rule, key=key, tags=tags,
-            language=data.source_language, workers=data.workers, pairs=pairs, shown=progress,
-        )  # fmt: skip
+        encoder = Encoder(tokenizer, rule, tuple(tags), data.source_language)
+        place = corpus_folder(folder, name, key)
+        return encoded_corpus(files, place, encoder=encoder, key=key, workers=data.workers, pairs=pairs, shown=progress)
 
     rule = LengthRule(max_length=data.max_length, truncate=data.too_long == "truncate", skip_empty=True)
     train = corpus("train", train_files, rule, pairs=pairs, tags=train_tags)

@@ -17,7 +17,7 @@ def test_collate_pads_on_the_right(tmp_path: Path) -> None:
     def side(*sentences: list[int]) -> EncodedSide:
         return EncodedSide(np.concatenate(sentences).astype(np.uint16), np.array(list(map(len, sentences)), np.int32))
 
-    with CorpusWriter(tmp_path, source_size=9, target_size=9, key="k") as writer:
+    with CorpusWriter(tmp_path, sizes=(9, 9), key="k") as writer:
         writer.append(side([5, 6, EOS], [7, EOS]), side([8, EOS], [3, 4, 5, EOS]))
         writer.finish(CorpusReport())
     batch = collate(Corpus(tmp_path), [1, 0])

@@ -17,7 +17,7 @@ import pytest
 
 from nmt.data import Corpus, Vocabulary, WhitespaceTokenizer
 from nmt.data import encoding as encoding_module
-from nmt.data.encoding import CorpusWriter, LengthRule, encode, unfinished_folder
+from nmt.data.encoding import CorpusWriter, Encoder, LengthRule, encode, unfinished_folder
 from nmt.data.text import FilePair
 from nmt.data.text_facts import KnownFiles
 from nmt.data.whitespace import WhitespaceOptions
@@ -53,7 +53,7 @@ def write_text(folder: Path) -> list[FilePair]:
 def run(files: list[FilePair], folder: Path, *, advance: Callable[[int], object] = lambda n: None, key: str = "k",
         workers: int = 1) -> dict[str, bytes]:  # fmt: skip
     rule = LengthRule(max_length=9, skip_empty=True)
-    encode(files, folder, tokenizer=TOKENIZER, rule=rule, key=key, workers=workers, advance=advance)
+    encode(files, folder, encoder=Encoder(TOKENIZER, rule), key=key, workers=workers, advance=advance)
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -214,7 +214,7 @@ def test_nothing_is_written_through_a_link_that_was_planted(tmp_path: Path, name
     (partial / name).symlink_to(tmp_path / "precious")
     with contextlib.suppress(DataError), unfinished_folder(tmp_path / "corpus") as folder:
         assert folder is not None
-        with CorpusWriter(folder, source_size=10, target_size=10, key="k") as writer:
+        with CorpusWriter(folder, sizes=(10, 10), key="k") as writer:
             writer.mark(writer.position, writer.report)
     assert (tmp_path / "precious").read_text() == "precious"
 

@@ -32,8 +32,8 @@ def pair(folder: Path, source: list[str], target: list[str], name: str = "t") ->
 
 
 def build(folder: Path, files: list[FilePair], rule: LengthRule | None = None, **options: object) -> Corpus:
-    settings: dict = {"tokenizer": tokenizer(), "rule": rule or LengthRule(), "key": "k", "workers": 1, **options}
-    encode(files, folder / "corpus", **settings)
+    options = {"encoder": Encoder(tokenizer(), rule or LengthRule()), "key": "k", "workers": 1, **options}
+    encode(files, folder / "corpus", **options)  # type: ignore[arg-type]
     return Corpus(folder / "corpus")
 
 
@@ -53,7 +53,7 @@ def test_pairs_end_with_the_end_symbol_and_lengths_count_it(tmp_path: Path) -> N
 def test_ids_take_two_bytes_while_they_fit(tmp_path: Path) -> None:
     assert (id_dtype(2**16 - 1), id_dtype(2**16)) == (np.uint16, np.uint32)
     large = tokenizer([f"w{i}" for i in range(70_000)])
-    corpus = build(tmp_path, [pair(tmp_path, ["w69999"], ["w1"])], tokenizer=large)
+    corpus = build(tmp_path, [pair(tmp_path, ["w69999"], ["w1"])], encoder=Encoder(large, LengthRule()))
     assert corpus.source(0).tolist() == [70_002, EOS] and corpus.source(0).dtype == np.uint32
     assert (tmp_path / "corpus" / "source.ids").stat().st_size == 8
 
@@ -148,7 +148,7 @@ def test_a_killed_worker_is_one_line_not_a_hang(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(encoding_module, "BLOCK", 16)
     killer = Killer(Vocabulary(WORDS), Vocabulary(WORDS), options=WhitespaceOptions())
     with pytest.raises(DataError, match="a process that encodes text was killed"):
-        build(tmp_path, [many(tmp_path, 100)], workers=2, tokenizer=killer)
+        build(tmp_path, [many(tmp_path, 100)], workers=2, encoder=Encoder(killer, LengthRule()))
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def test_new_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_writer_joins_pieces(tmp_path: Path) -> None:
     piece = EncodedSide(np.array([5, 2, 6, 7, 2], np.uint16), np.array([2, 3], np.int32))
     none = EncodedSide(np.zeros(0, np.uint16), np.zeros(0, np.int32))
-    with CorpusWriter(tmp_path, source_size=10, target_size=10, key="x") as writer:
+    with CorpusWriter(tmp_path, sizes=(10, 10), key="x") as writer:
         for each in (piece, none, piece):
             writer.append(each, each)
         writer.finish(CorpusReport(read=4, kept=4))

@@ -254,7 +254,7 @@ def test_encoded_text_and_a_tokenizer_that_cannot_be_read_now_stay(
     def stalled(*arguments: Any, **options: Any) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    options: dict[str, Any] = {"source_size": 9, "target_size": 9, "key": "k"}
+    options: dict[str, Any] = {"sizes": (9, 9), "key": "k"}
     with encoding.CorpusWriter(tmp_path, **options) as corpus:
         corpus.mark(corpus.position, corpus.report)
     before = contents(tmp_path)
