@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final
@@ -16,19 +15,17 @@ import torch
 from torch import Tensor
 
 from nmt.config.changed import changed_decoding
-from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, Tokenizer
 from nmt.data.sentences import lines_of_all
 from nmt.data.tokenizer import on_one_line
-from nmt.errors import ConfigError, DataError, NmtError
+from nmt.errors import ConfigError, DataError
 from nmt.interop.device import choose_device
 from nmt.interop.ensemble import load_models
 from nmt.kernel_check import Purpose, use_verified_kernels
-from nmt.library.computing import Facts
+from nmt.library.translator import Computing, Facts, key_of
 from nmt.library.values import (
     OWN,
     START,
-    WISHES,
     Hypothesis,
     Inspection,
     PairScore,
@@ -47,7 +44,6 @@ from nmt.search import Translation, Translator, score_pairs
 from nmt.search.ensemble import EnsembleMean, ensemble_mean
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.reading import inspect_pair, tokens_of
-from nmt.search.values import Request as Asked
 from nmt.search.values import ScoredText, notes_of
 
 
@@ -181,6 +177,8 @@ def array(tensor: Tensor) -> Any:
     return tensor.float().cpu().numpy()
 
 
+MOST_SEARCHES = 16
+"""Combinations of options whose searches are kept."""
 SCORING_TOKENS = 4096
 """Value of decoding.batch_tokens: auto for scoring, where the logits of all target tokens are in memory at once."""
 
@@ -189,7 +187,7 @@ _turns: dict[torch.device, Turns] = {}
 _turns_guard = threading.Lock()
 
 
-class Engine:
+class Engine(Computing):
     """The models themselves. Kernels follow the first model's configuration, whatever else the process does."""
 
     place = "in this process"
@@ -198,6 +196,7 @@ class Engine:
         self, paths: Sequence[str], *, device: str, precision: str, checkpoint: str | int, plugins: Sequence[str]
     ) -> None:
         """Load the models; arguments and errors are those of `nmt.load`."""
+        super().__init__()
         place = choose_device(device)
         with own_selection(Selection()):
             self._loaded = load_models(paths, plugins=plugins, device=place, checkpoint=checkpoint)
@@ -219,44 +218,34 @@ class Engine:
             named, first.config, str(place), str(self._prepared.precision), longest, languages, kernels, missing
         )
         self._device = place
-        self._process = os.getpid()
-        self._said: set[str] = set()
+        self._translators: dict[str, Translator] = {}
+        """Searches by the options that calls have asked for."""
         with _turns_guard:
             self._turns = _turns.setdefault(place, Turns())
 
     def check(self, options: dict[str, Any]) -> None:
-        """Raise ConfigError or DataError for options that are not possible."""
-        self._check_usable()
-        chosen_details(options)
-        with own_selection(self._kernels["search"]):
-            self._translator(options)
+        self.hypotheses(options)
 
     def translate(
         self, sentences: Sequence[str | Request], options: dict[str, Any], *, stop: Stop | None = None
     ) -> list[Result]:
-        """The results of some sentences, one line each, translated together; StoppedError after `stop.set()`."""
         with self._turn("search"):
             translator = self._translator(options, stop=stop)
-            found = translator.translate_window([*map(_asked, sentences)], details=chosen_details(options))
-            return [self._result(translation) for translation in found]
+            details = chosen_details(options) if "details" in options else ()
+            return [self._result(found) for found in translator.translate_window(sentences, details=details)]
 
     def hypotheses(self, options: dict[str, Any]) -> int:
-        """Hypotheses of a sentence that a search with such options computes at once."""
         self._check_usable()
         chosen_details(options)
         with own_selection(self._kernels["search"]):
             return self._translator(options).hypotheses
 
     def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
-        """The source tokens of each part in which each sentence, one line, would be translated."""
         self._check_usable()
         with own_selection(self._kernels["search"]):
-            return self._translator(options).parts([*map(_asked, sentences)])
+            return self._translator(options).parts(sentences)
 
-    def score(
-        self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None, stop: Stop | None = None
-    ) -> list[PairScore]:
-        """The scores of (source, target) pairs, computed together; `stop` as in `translate`."""
+    def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
         configured = self._decoding.batch_tokens
         tokens = batch_tokens or (SCORING_TOKENS if configured == "auto" else configured)
         with self._turn("scoring"):
@@ -268,12 +257,11 @@ class Engine:
                 batch_tokens=tokens,
                 others=others,
                 mean=ensemble_mean(self._decoding, models=len(self._models)),
-                before_batch=self._between(stop),
+                before_batch=self._turns.pass_on,
             )
             return [PairScore(-pair.mean_nll, pair.tokens, pair.unknown) for pair in found]
 
     def inspect(self, source: str, target: str | None) -> Inspection:
-        """The inner values of the models for a source (one line) and a target (default: the translation)."""
         self._check_usable()
         with self._turn("search"):
             return inspected(
@@ -286,14 +274,14 @@ class Engine:
             )
 
     def joined(self, lines: Sequence[str]) -> list[str]:
-        """Target text in the form of translations, with subwords joined to words."""
         self._check_usable()
         return [self._loaded[0].tokenizer.joined_target(line) for line in lines]
 
     def close(self) -> None:
-        """Release the models, after the running calls of other threads."""
         with self._turns:
+            self._is_closed = True
             self._loaded, self._models, self._prepared = [], [], None
+            self._translators.clear()
 
     @contextmanager
     def _turn(self, purpose: Purpose) -> Iterator[None]:
@@ -308,50 +296,38 @@ class Engine:
             with own_selection(self._kernels[purpose]):
                 yield
 
-    def _check_usable(self) -> None:
-        if self._process != os.getpid():
-            raise NmtError("this translator was loaded before its process forked; call nmt.load after forking")
-        if not self._loaded:
-            raise NmtError("this translator is closed")
-
     def _translator(self, options: dict[str, Any], *, stop: Stop | None = None) -> Translator:
-        """A new search for each call, so that no state passes from one call to another."""
-        own = {name: options.get(name, usual) for name, usual in OWN.items()}
-        first = self._loaded[0]
-        return Translator(
-            first.model,
-            first.tokenizer,
-            self._changed({name: value for name, value in options.items() if name not in OWN}),
-            scores=own["scores"],
-            before_batch=self._between(stop),
-            before_step=self._between(stop, gives_way=self._device.type == "cpu"),
-            prepared=self._prepared,
-            lines=self._lines,
-        )
+        """The search with such options, between whose steps other threads have their turns.
 
-    def _between(self, stop: Stop | None, *, gives_way: bool = True) -> Callable[[], None]:
-        """What is done between two pieces of work: other threads have their turns. On a GPU a batch is one piece, as
-        the graphs of its steps keep their states."""
+        It is built once, unless it has a glossary, a file that may have changed.
+        """
+        own = dict(options)
+        own.pop("details", None)
+        key = key_of(own)
+        translator = self._translators.get(key)
+        if translator is None:
+            if "precision" in own:
+                raise ConfigError("precision: is set once, as in nmt.load(..., precision='int8')")
+            scores = own.pop("scores", OWN["scores"])
+            taken = as_keys(own)
+            decoding = changed_decoding(self._decoding, taken, say=self._say) if taken else self._decoding
+            first = self._loaded[0]
+            translator = Translator(
+                first.model, first.tokenizer, decoding, scores=scores, prepared=self._prepared, lines=self._lines
+            )
+            if decoding.glossary is None:
+                if len(self._translators) >= MOST_SEARCHES:
+                    self._translators.clear()
+                self._translators[key] = translator
 
         def between() -> None:
             if stop is not None:
                 stop.check()
-            if gives_way:
-                self._turns.pass_on()
+            self._turns.pass_on()
 
-        return between
-
-    def _changed(self, options: dict[str, Any]) -> DecodingConfig:
-        if "precision" in options:
-            raise ConfigError("precision: is set once, as in nmt.load(..., precision='int8')")
-        taken = as_keys(options)
-        return changed_decoding(self._decoding, taken, say=self._say) if taken else self._decoding
-
-    def _say(self, message: str) -> None:
-        """Log each change that the caller did not ask for, once."""
-        if message not in self._said:
-            self._said.add(message)
-            _log.warning("%s", message)
+        # On a GPU a batch is one piece of work, as the graphs of its steps keep their states.
+        check = None if stop is None else stop.check
+        return translator.calling(before_batch=between, before_step=between if self._device.type == "cpu" else check)
 
     def _result(self, found: Translation) -> Result:
         return Result(
@@ -384,10 +360,3 @@ def _hypothesis(found: ScoredText) -> Hypothesis:
         found.token_entropies,
         None if heads is None else tuple({name: array(own) for name, own in part.items()} for part in heads),
     )
-
-
-def _asked(sentence: str | Request) -> str | Asked:
-    """A sentence in the form that the search takes."""
-    if isinstance(sentence, str):
-        return sentence
-    return Asked(text=sentence.text, **{name: getattr(sentence, name) for name in WISHES})

@@ -6,15 +6,14 @@ Options of a search that files do not have are refused by name.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from nmt.errors import ConfigError, NmtError, SettingError, near_miss, refused, shown
+from nmt.errors import ConfigError, SettingError, near_miss, refused, shown
 from nmt.interop.engine.opened import longest_of, open_engine, text_of
-from nmt.library.computing import Facts
+from nmt.library.translator import Computing, Facts, key_of
 from nmt.library.values import WISHES, Inspection, PairScore, Request, Result, chosen_details
 from nmt.light import collected as _collected  # noqa: F401  (a fork during its import would block it in the child)
 from nmt.light.binding import Stop
@@ -116,13 +115,16 @@ def _check_batch_tokens(value: Any, *, named: Named) -> None:
         raise SettingError((named("batch_tokens"), refused("", value, "auto, or a number from 1")))
 
 
+MOST_CHECKED = 64
+"""Combinations of options that are kept."""
+
 Line = tuple[Result, list[int]]
 """A result, and the tokens of the parts in which its line was translated."""
 
 _log = logging.getLogger(__name__)
 
 
-class EngineFiles:
+class EngineFiles(Computing):
     """Models that any number of threads use at once; none waits for another."""
 
     place = "by the engine in this process"
@@ -131,6 +133,7 @@ class EngineFiles:
         self, paths: Sequence[str], *, device: str, precision: str, checkpoint: str | int, plugins: Sequence[str]
     ) -> None:
         """Open; the arguments are those of `nmt.load`, and so are the errors."""
+        super().__init__()
         self.file = paths[0]
         if device not in ("auto", "cpu"):
             raise SettingError(
@@ -159,9 +162,8 @@ class EngineFiles:
             f"the engine's for {self._translator.kernels}",
         )
         self._threads = usable_cores()
-        self._process = os.getpid()
-        self._is_closed = False
-        self._said: set[str] = set()
+        self._checked: dict[str, dict[str, Any]] = {}
+        """The engine's own options by the options of calls, which it has checked."""
 
     def chosen(self, options: Mapping[str, Any], *, say: Callable[[str], object], named: Named = str) -> dict[str, Any]:
         """The engine's own options for `options`; raises ConfigError for options that it does not have."""
@@ -217,48 +219,43 @@ class EngineFiles:
         return found
 
     def check(self, options: dict[str, Any]) -> None:
-        """Raise ConfigError for options that are not possible."""
-        self.chosen(options, say=self._say)
+        self._own(options)
 
     def translate(
         self, sentences: Sequence[str | Request], options: dict[str, Any], *, stop: Stop | None = None
     ) -> list[Result]:
-        """The results of some sentences, one line each, translated together; StoppedError after `stop.set()`."""
-        chosen = self.chosen(options, say=self._say)
-        found = self.lines([self._text(sentence) for sentence in sentences], chosen, stop=stop)
+        found = self.lines([self._text(sentence) for sentence in sentences], self._own(options), stop=stop)
         return [_with_array(self._noted(result, lengths)) for result, lengths in found]
 
     def hypotheses(self, options: dict[str, Any]) -> int:
-        """Hypotheses of a sentence that a search with such options computes at once."""
-        return self._translator.beam_size(**self.chosen(options, say=self._say)) or 1
+        return self._translator.beam_size(**self._own(options)) or 1
 
     def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
-        """The source tokens of each part in which each sentence, one line, would be translated."""
-        chosen = self.chosen(options, say=self._say)
-        return self._translator.parts([self._text(sentence) for sentence in sentences], **chosen)
+        return self._translator.parts([self._text(sentence) for sentence in sentences], **self._own(options))
 
     def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
-        """The engine does not score: ConfigError."""
-        self._refuse("score")
+        raise ConfigError(refused_wish("score", self.file))
 
     def inspect(self, source: str, target: str | None) -> Inspection:
-        """The engine does not expose its inner values: ConfigError."""
-        self._refuse("inspect")
+        raise ConfigError(refused_wish("inspect", self.file))
 
     def joined(self, lines: Sequence[str]) -> list[str]:
-        """The lines themselves: a SentencePiece model needs no change."""
-        return list(lines)
+        return list(lines)  # a SentencePiece model needs no change
 
     def close(self) -> None:
-        """Release the memory, after the running calls of other threads."""
         self._is_closed = True
         self._translator.close()
 
-    def _check_usable(self) -> None:
-        if self._process != os.getpid():
-            raise NmtError("this translator was loaded before its process forked; call nmt.load after forking")
-        if self._is_closed:
-            raise NmtError("this translator is closed")
+    def _own(self, options: dict[str, Any]) -> dict[str, Any]:
+        """As `chosen`, checked once for each combination of options."""
+        key = key_of(options)
+        own = self._checked.get(key)
+        if own is None:
+            if len(self._checked) >= MOST_CHECKED:
+                self._checked.clear()
+            own = self._checked[key] = self.chosen(options, say=self._say)
+        self._check_usable()
+        return own
 
     def _noted(self, result: Result, lengths: Sequence[int]) -> Result:
         is_longer = max(lengths, default=0) > self.facts.longest_source
@@ -271,15 +268,6 @@ class EngineFiles:
             if getattr(sentence, name):
                 raise ConfigError(refused_wish(name, self.file))
         return sentence.text
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise ConfigError(refused_wish(what, self.file))
-
-    def _say(self, message: str) -> None:
-        """Log each change that the caller did not ask for, once."""
-        if message not in self._said:
-            self._said.add(message)
-            _log.warning("%s", message)
 
 
 def _with_array(result: Result) -> Result:

@@ -1,22 +1,24 @@
-"""The translator that `nmt.load` returns; it can be used from any thread."""
+"""The translator that `nmt.load` returns, which can be used from any thread, and what computes for it."""
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast, overload
 
-from nmt.errors import ConfigError, DataError, printable, shown
+from nmt.errors import ConfigError, DataError, NmtError, printable, shown
 from nmt.library.values import WISHES, PairScore, Request, Result
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nmt.config import Config
-    from nmt.library.computing import Computing
     from nmt.library.values import Inspection, Options
     from nmt.light.binding import Stop
 
@@ -25,8 +27,95 @@ WINDOW = 2000
 CHARACTERS = 1 << 22
 """Characters after which a window gets no further sentence."""
 
+_log = logging.getLogger(__name__)
+
 Sentence = tuple[str, "str | Request"]
 """A text as it was given, and the one line that is translated."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts about loaded models; for an ensemble those of the first model, unless stated otherwise."""
+
+    paths: tuple[str, ...]
+    """Directories of the weights of all models, or files for the engine."""
+    config: Config | None
+    """None for a file for the engine, which has no configuration."""
+    device: str
+    precision: str
+    """Number format of the search, and why."""
+    longest_source: int
+    """Tokens of the longest source sentence that every model has seen in training."""
+    languages: tuple[str, str]
+    """Codes of source and target language; "?" if unknown."""
+    kernels: str = ""
+    """The code that computes, for people."""
+    without_kernels: str = ""
+    """Why slower PyTorch code instead of compiled kernels computes on a CPU; empty if compiled kernels compute."""
+
+
+class Computing(ABC):
+    """Models that translate and score: by PyTorch, or by the engine."""
+
+    facts: Facts
+    place: ClassVar[str]
+    """Who computes, for people."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._is_closed = False
+        self._said: set[str] = set()
+
+    @abstractmethod
+    def check(self, options: dict[str, Any]) -> None:
+        """Raise ConfigError or DataError for options that are not possible."""
+
+    @abstractmethod
+    def translate(
+        self, sentences: Sequence[str | Request], options: dict[str, Any], *, stop: Stop | None = None
+    ) -> list[Result]:
+        """The results of some sentences, one line each, translated together; StoppedError after `stop.set()`."""
+
+    @abstractmethod
+    def hypotheses(self, options: dict[str, Any]) -> int:
+        """Hypotheses of a sentence that a search with such options computes at once."""
+
+    @abstractmethod
+    def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
+        """The source tokens of each part in which each sentence, one line, would be translated."""
+
+    @abstractmethod
+    def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
+        """The scores of (source, target) pairs, computed together."""
+
+    @abstractmethod
+    def inspect(self, source: str, target: str | None) -> Inspection:
+        """The inner values of the models for a source (one line) and a target (default: the translation)."""
+
+    @abstractmethod
+    def joined(self, lines: Sequence[str]) -> list[str]:
+        """Target text in the form of translations, with subwords joined to words."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the memory, after the running calls of other threads; nothing can be computed afterwards."""
+
+    def _check_usable(self) -> None:
+        if self._process != os.getpid():
+            raise NmtError("this translator was loaded before its process forked; call nmt.load after forking")
+        if self._is_closed:
+            raise NmtError("this translator is closed")
+
+    def _say(self, message: str) -> None:
+        """Log each change that the caller did not ask for, once."""
+        if message not in self._said:
+            self._said.add(message)
+            _log.warning("%s", message)
+
+
+def key_of(options: Mapping[str, Any]) -> str:
+    """Equal for equal options, by which what is made of them is found again; `True` and 1 are not equal here."""
+    return repr(sorted(options.items())) if options else ""
 
 
 class Translator:
@@ -112,7 +201,7 @@ class Translator:
                 used.
             NmtError: the translator is closed.
         """
-        wishes, given = _given(options)
+        wishes, given = _given(options) if options else ({}, {})
         if isinstance(text, str | Request):
             (result,) = self._translated([_sentence(text, "text", wishes)], given, stop)
             return result

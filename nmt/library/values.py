@@ -12,6 +12,7 @@ from nmt.errors import ConfigError, refused, shown
 from nmt.light.options import OPTIONS
 from nmt.light.results import Hypothesis, Result
 from nmt.search.values import DETAILS, Details, check_details
+from nmt.search.values import Request as Asked
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -21,16 +22,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Request:
-    """A sentence, and what its translation must begin with, must contain and must not contain."""
+class Request(Asked):
+    """A sentence, and what its translation must begin with, must contain and must not contain.
 
-    text: str
-    prefix: str = ""
-    """Text that the translation begins with; a space at its end means that the last word is complete."""
-    required: tuple[str, ...] = ()
-    """Phrases that the translation contains; any list of strings, or one string."""
-    forbidden: tuple[str, ...] = ()
-    """Phrases that the translation does not contain, as words or sequences of words; the same."""
+    `prefix`: with a space at its end its last word is complete. `required`, `forbidden`: phrases; any list of strings,
+    or one string.
+    """
 
     def __post_init__(self) -> None:
         for name in ("text", "prefix"):

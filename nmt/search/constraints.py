@@ -22,10 +22,12 @@ from nmt.data.tokenizer import on_one_line
 from nmt.registry import SEARCHES
 from nmt.search.base import searches_that_accept
 from nmt.search.required import Required, RequiredDespiteRepeats, beginning, joining, last_character
-from nmt.search.ruled import ForcedPrefix, MinimumLength, NewWordAfterPrefix, NoRepeatedNgrams, Rule, Step
+from nmt.search.ruled import ForcedPrefix, NewWordAfterPrefix, Rule, Step
 from nmt.search.values import Request
 
 _SPACES = re.compile(rb" +")
+_MOST_KNOWN = 10_000
+"""Phrases that are remembered."""
 
 
 class Phrases:
@@ -63,14 +65,17 @@ class Phrases:
 
     def _patterns(self, phrase: str) -> list[bytes]:
         """The spellings that are looked for."""
-        if phrase not in self._known:
+        found = self._known.get(phrase)
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known, self._inside = {}, {}
             texts = spellings(phrase)
             encoded = self._tokenizer.encode_target(texts)
             texts += [self._tokenizer.decode_target(ids) for ids in encoded if UNK not in ids]
             words = [" ".join(text.split()) for text in texts]
             cased = [text for word in words if word for text in (word, _other_case(word))]
-            self._known[phrase] = [text.encode() for text in dict.fromkeys(cased)]
-        return self._known[phrase]
+            found = self._known[phrase] = [text.encode() for text in dict.fromkeys(cased)]
+        return found
 
     def _completing(self, pattern: bytes, length: int, *, after_space: bool) -> Iterator[int]:
         """Ids of the pieces that begin with the rest of a phrase, and end its last word or end with it."""
@@ -84,13 +89,14 @@ class Phrases:
 
     def _occurring_inside(self, pattern: bytes) -> list[int]:
         """Ids of the pieces that contain the phrase, not at their beginning."""
-        if pattern not in self._inside:
-            self._inside[pattern] = [
+        found = self._inside.get(pattern)
+        if found is None:
+            found = self._inside[pattern] = [
                 i
                 for piece, i in self._sorted
                 if pattern in piece and any(place for place in _occurrences(piece, pattern))
             ]
-        return self._inside[pattern]
+        return found
 
 
 class ForbiddenPhrases:
@@ -337,16 +343,15 @@ class ConstraintsMaker:
         return sum(not is_in_text(self._as_written(phrase), text) for phrase in request.required)
 
     def rules(self, constraints: Sequence[Constraints], *, words: Tensor | None, device: torch.device) -> list[Rule]:
-        """The rules of a batch of sentences; `words`: ids of the words that the search chooses among, None for all."""
+        """The rules of a batch of sentences, after those of `rules_of`.
+
+        `words`: ids of the words that the search chooses among, None for all.
+        """
         ids = None if words is None else words.tolist()
         places = None if ids is None else {token: place for place, token in enumerate(ids)}
         rules: list[Rule] = []
-        if self._decoding.min_length:
-            rules.append(MinimumLength(self._decoding.min_length))
-        if self._decoding.no_repeat_ngram:
-            rules.append(NoRepeatedNgrams(self._decoding.no_repeat_ngram))
-            if any(one.required for one in constraints):
-                rules.append(RequiredDespiteRepeats(self._phrases_of(constraints, words)))
+        if self._decoding.no_repeat_ngram and any(one.required for one in constraints):
+            rules.append(RequiredDespiteRepeats(self._phrases_of(constraints, words)))
         if any(one.forbidden for one in constraints):
             assert self._phrases is not None
             rules.append(ForbiddenPhrases(self._phrases, [one.forbidden for one in constraints], words=ids))

@@ -111,8 +111,6 @@ class Keeper:
 
         Raises DataError, which names the request, where the translation also has a prefix.
         """
-        if not self._placeholders and self._glossary is None:
-            return None
         kept = keep(request.text, placeholders=self._placeholders, glossary=self._glossary, spaced=self._spaced)
         if kept is not None and request.prefix.strip():
             what = f"{kept.kept[0].text!r}, which is put into the translation afterwards"

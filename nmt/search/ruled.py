@@ -159,11 +159,8 @@ class RuledModel(Generic[S]):
         self._words = words
         self._fusion = fusion
         self._before_step = before_step
-
-    @property
-    def is_plain(self) -> bool:
+        self.is_plain = not self._adjustments and not self._rules and fusion is None
         """Whether nothing is changed."""
-        return not self._adjustments and not self._rules and self._fusion is None
 
     def adjusted(self, adjustment: Adjustment) -> RuledModel[S]:
         """The same with one more adjustment, after the existing ones and before the rules."""
@@ -198,7 +195,8 @@ class RuledModel(Generic[S]):
     def best(self, tokens: Tensor | None, state: Any, choice: Choice) -> tuple[BestWords, Any]:
         """The best words after feeding `tokens` [N]; None is the zero vector."""
         if self.is_plain:
-            self._begin_step()
+            if self._before_step is not None:
+                self._before_step()
             return self._model.best(tokens, state, choice)
         log_probs, state = self.step(tokens, state)
         return best_words(log_probs, choice._replace(normalize=False)), state
@@ -303,6 +301,12 @@ class RepeatPenalty:
 def adjustments_of(decoding: DecodingConfig) -> list[Adjustment]:
     """Changes of the logits that the section `decoding` asks for, whatever the search."""
     return [] if decoding.repeat_penalty == 1 else [RepeatPenalty(decoding.repeat_penalty)]
+
+
+def rules_of(decoding: DecodingConfig) -> list[Rule]:
+    """Changes of the log-probabilities that it asks for, whatever the sentence."""
+    rules: list[Rule] = [MinimumLength(decoding.min_length)] if decoding.min_length else []
+    return [*rules, NoRepeatedNgrams(decoding.no_repeat_ngram)] if decoding.no_repeat_ngram else rules
 
 
 class ForcedPrefix:

@@ -121,13 +121,16 @@ class Parts:
         for (begin, end), ids in zip(bounds, encoded, strict=True):
             space = on_one_line(text[last:begin]) or self._joins if last else ""
             last, own = end, text[begin:end]
-            parts = [Part(ids, own, begin)] if whole or not self._too_long(ids) else self._cut(own, begin=begin)
-            for number, part in enumerate(part for part in parts if part.ids):
-                yield part._replace(sentence=sentence, space=" " if number else space)
-            sentence += bool(ids)
-
-    def _too_long(self, ids: list[int]) -> bool:
-        return self._longest is not None and len(ids) > self._longest
+            if not ids:
+                continue
+            if whole or self._longest is None or len(ids) <= self._longest:
+                yield Part(ids, own, begin, sentence=sentence, space=space)
+            else:
+                for part in self._cut(own, begin=begin):
+                    if part.ids:
+                        yield part._replace(sentence=sentence, space=space)
+                        space = " "
+            sentence += 1
 
     def _cut(self, text: str, *, begin: int, level: int = 0) -> Iterator[Part]:
         """The parts of a sentence, or line, that is too long."""
@@ -141,7 +144,7 @@ class Parts:
         for (place, group), ids in zip(
             groups, self._tokenizer.encode_source([group for _, group in groups]), strict=True
         ):
-            if self._too_long(ids):
+            if len(ids) > self._longest:
                 yield from self._cut(group, begin=begin + place, level=level + 1)
             else:
                 yield Part(ids, group, begin + place)
@@ -224,11 +227,6 @@ class Source:
     def original(self, spans: Sequence[Span]) -> list[Span]:
         """Spans of the line from spans of the model's input."""
         return list(spans) if self.kept is None else [self.kept.original(span) for span in spans]
-
-    @property
-    def sentences(self) -> int:
-        """How many sentences are translated by themselves."""
-        return len({part.part.sentence for part in self.parts})
 
     def space(self, number: int) -> str:
         """The white space before the translation of a part: what is between the sentences in the line, of which tags

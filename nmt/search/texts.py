@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -63,16 +63,19 @@ class Texts:
             return False
         if source.kept is not None or any(detail != "tokens" for detail in details):
             return True
-        return self._replaces_in(hypothesis for part in found for hypothesis in part)
+        return self._replace_unknown and any(UNK in hypothesis.ids for part in found for hypothesis in part)
 
     def scored(self, source: Source, parts: Sequence[Chosen], *, request: Request, details: Details) -> ScoredText:
         """The translation of a line from those of its parts."""
         text, alignment = self._text(source, parts, request, align="alignment" in details)
+        score = sum(chosen.hypothesis.score for chosen in parts) if len(parts) > 1 else parts[0].hypothesis.score
+        if not details:
+            return ScoredText(text, score)
         tokens = [token for chosen in parts for token in tokens_of(chosen.hypothesis)]
         readings = [chosen.reading for chosen in parts if chosen.reading is not None]
         return ScoredText(
             text,
-            sum(chosen.hypothesis.score for chosen in parts) if len(parts) > 1 else parts[0].hypothesis.score,
+            score,
             tuple(self._tokenizer.target_tokens(tokens)) if "tokens" in details else None,
             tuple(value for reading in readings for value in reading.log_probs) if "scores" in details else None,
             tuple(reading.attention for reading in readings) if "attention" in details else None,
@@ -86,13 +89,17 @@ class Texts:
     ) -> tuple[str, Alignment | None]:
         """The text of a translation, and its alignment if that is wanted."""
         pieces: list[list[Piece]] | None = None
-        if source.kept is not None or self._replaces_in(chosen.hypothesis for chosen in parts):
-            fixed = self._prefix_tokens(request)
+        if source.kept is not None or (self._replace_unknown and any(UNK in chosen.hypothesis.ids for chosen in parts)):
+            fixed = len(self._constraints.ids_of(request.prefix)) if request.prefix.strip() else 0  # they stay
             pieces = [self._pieces(source, chosen, fixed=0 if i else fixed) for i, chosen in enumerate(parts)]
             texts = _written(source, pieces)
+        elif align:
+            found = [self._tokenizer.target_spans(chosen.hypothesis.ids) for chosen in parts]
+            texts = [Written(on_one_line(text), spans) for text, spans in found]
         else:
-            texts = [self._decoded(chosen.hypothesis.ids, with_spans=align) for chosen in parts]
-        texts[0] = _respelled(texts[0], self._constraints.with_prefix(request, texts[0].text))
+            texts = [Written(self.decoded(chosen.hypothesis.ids), []) for chosen in parts]
+        if request.prefix:
+            texts[0] = _respelled(texts[0], self._constraints.with_prefix(request, texts[0].text))
         joined = ""
         begins: list[int] = []  # the number of the first word of each part
         words = 0
@@ -109,24 +116,14 @@ class Texts:
             weights, first = (
                 _token_weights(source, chosen) if pieces is None else _piece_weights(source, chosen, pieces[place])
             )
-            found = alignment_of(text.text, text.spans, weights)
-            pairs = [(origin + first, word + begins[place]) for origin, word in found]
+            words_of = alignment_of(text.text, text.spans, weights)
+            pairs = [(origin + first, word + begins[place]) for origin, word in words_of]
             aligned += pairs[bool(aligned and pairs and pairs[0][1] == aligned[-1][1]) :]  # a word of both parts
         return joined, tuple(aligned)
 
-    def _decoded(self, ids: Sequence[int], *, with_spans: bool) -> Written:
-        # A plugin's tokenizer may not know that a translation is one line.
-        if not with_spans:
-            return Written(on_one_line(self._tokenizer.decode_target(ids)), [])
-        text, spans = self._tokenizer.target_spans(ids)
-        return Written(on_one_line(text), spans)
-
-    def _prefix_tokens(self, request: Request) -> int:
-        """Tokens of the prefix, which stay as they are."""
-        return len(self._constraints.ids_of(request.prefix)) if request.prefix.strip() else 0
-
-    def _replaces_in(self, hypotheses: Iterable[Hypothesis]) -> bool:
-        return self._replace_unknown and any(UNK in hypothesis.ids for hypothesis in hypotheses)
+    def decoded(self, ids: Sequence[int]) -> str:
+        """The text of ids; a plugin's tokenizer may not know that a translation is one line."""
+        return on_one_line(self._tokenizer.decode_target(ids))
 
     def _pieces(self, source: Source, chosen: Chosen, *, fixed: int) -> list[Piece]:
         """The translation of a part in pieces, in which what was kept and unknown words are where they belong.

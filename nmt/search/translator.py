@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +23,10 @@ from nmt.search.constraints import FREE, Constraints, ConstraintsMaker
 from nmt.search.coverage import check_attention
 from nmt.search.ensemble import as_one, ensemble_mean
 from nmt.search.fusion import Fusion
-from nmt.search.kept import Keeper
+from nmt.search.kept import Keeper, KeptLine
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.reading import Reading, read_heads, read_hypotheses
-from nmt.search.ruled import RuledModel, SearchModel, adjustments_of
+from nmt.search.ruled import RuledModel, adjustments_of, rules_of
 from nmt.search.shortlist import RestrictedModel
 from nmt.search.source import Parts, Source, source_of
 from nmt.search.texts import Chosen, Texts
@@ -43,7 +44,7 @@ from nmt.search.values import (
     with_details,
 )
 
-FoundParts = Sequence[Sequence[Hypothesis]]
+FoundParts = list[list[Hypothesis]]
 """The hypotheses found for each part of a line, best first."""
 
 AUTO_BATCH_TOKENS = 16384
@@ -114,28 +115,40 @@ class Translator:
             prepared = prepare_models([model, *others], precision=decoding.precision, device=device)
         self.prepared = prepared
         self.precision = prepared.precision
-        self._device = prepared.device
-        self._vocabulary = prepared.vocabulary
         mean = ensemble_mean(decoding, models=len(prepared.models))
         self._model = as_one(prepared.models, mean=mean)
         self._graphed = as_one(prepared.graphed, mean=mean)
         self._window = window
         self._search = build_search(decoding)
-        if decoding.coverage_penalty:
-            check_attention(prepared.models, key="decoding.coverage_penalty")
+        self.hypotheses = self._search.hypotheses(decoding)
+        """Hypotheses of a sentence that the search computes at once."""
+        self._limits = batch_limits(decoding, vocabulary=prepared.vocabulary)
+        for key in ("coverage_penalty", "placeholders", "glossary", "replace_unknown"):
+            if getattr(decoding, key):
+                check_attention(prepared.models, key=f"decoding.{key}")
         self._scores = scores
         self._before_batch = before_batch
         self._before_step = before_step
         self._on_batch = on_batch
+        self._adjustments, self._rules = adjustments_of(decoding), rules_of(decoding)
         self._constraints = ConstraintsMaker(tokenizer, decoding)
-        self._keeper = Keeper(tokenizer, decoding)
+        self._keeper = Keeper(tokenizer, decoding) if decoding.placeholders or decoding.glossary is not None else None
         self._texts = Texts(tokenizer, self._constraints, replace_unknown=decoding.replace_unknown)
-        for key in ("placeholders", "glossary", "replace_unknown"):
-            if getattr(decoding, key):
-                check_attention(prepared.models, key=f"decoding.{key}")
         self._shortlist = None if decoding.shortlist is None else prepared.shortlist(decoding.shortlist, tokenizer)
         self._parts = Parts(tokenizer, decoding, lines)
         self._fusion = fusion if fusion is not None else prepared.fusion(decoding, tokenizer)
+
+    def calling(
+        self, *, before_batch: Callable[[], object] | None, before_step: Callable[[], object] | None
+    ) -> Translator:
+        """This translator for one call, with the functions called between pieces of its work.
+
+        All is shared but the search, of which one of a plugin may remember something.
+        """
+        other = copy(self)
+        other._search = copy(self._search)
+        other._before_batch, other._before_step = before_batch, before_step
+        return other
 
     def translate(self, lines: Iterable[str | Request]) -> Iterator[str]:
         """The best translation of each line, in order."""
@@ -156,30 +169,36 @@ class Translator:
         With `details` each has these, too (see `ScoredText`); all but the tokens take another run of the decoder over
         what was found. Raises ConfigError for the attention or the alignment of a model that does not tell it.
         """
-        check_details(details)
+        if details:
+            check_details(details)
         if not {"attention", "heads", "alignment"}.isdisjoint(details):
             check_attention(self.prepared.models, key="the attention of a translation")
         requests = [as_request(line) for line in lines]
-        wanted = [self._constraints.of(request) for request in requests]
-        sources = self._sources(requests)
-        constraints = self._constraints_of(sources, wanted)
-        found = iter(self._best_found(*_flat(sources, constraints)))
-        usable = {
-            place: [[one for one in next(found) if self._is_usable(one)] for _ in source.parts]
-            for place, source in sources.items()
+        wanted = {
+            place: self._constraints.of(request)
+            for place, request in enumerate(requests)
+            if request.prefix or request.required or request.forbidden
         }
-        readings = self._readings(sources, usable, details)
+        sources = self._sources(requests)
+        if wanted:
+            found = iter(self._best_found(_flat(sources), self._constraints_of(sources, wanted)))
+        else:
+            found = iter(self.search(_flat(sources)))
+        usable: dict[int, FoundParts] = {place: [] for place in sources}
+        for place, source in sources.items():
+            for _ in source.parts:
+                # A plugin's search may say by the score alone that a hypothesis is not finite.
+                usable[place].append(
+                    [one for one in next(found) if one.is_finite and (not self._scores or math.isfinite(one.score))]
+                )
+        may_read = details or self._keeper is not None or self._decoding.replace_unknown
+        readings = self._readings(sources, usable, details) if may_read else {}
         return [
             self._translation(request, sources[place], usable[place], readings.get(place), details)
             if place in sources
             else self._untranslated(request, details)
             for place, request in enumerate(requests)
         ]
-
-    @property
-    def hypotheses(self) -> int:
-        """Hypotheses of a sentence that the search computes at once."""
-        return self._search.hypotheses(self._decoding)
 
     def parts(self, lines: Sequence[str | Request]) -> list[list[int]]:
         """The tokens of each part in which each line would be translated."""
@@ -191,39 +210,39 @@ class Translator:
     def _sources(self, requests: Sequence[Request]) -> dict[int, Source]:
         """What of the lines is sent through the model, by their places."""
         filled = {place: request for place, request in enumerate(requests) if request.text.strip()}
-        kept = {place: self._keeper.kept_of(request) for place, request in filled.items()}
-        texts = [request.text if (own := kept[place]) is None else own.text for place, request in filled.items()]
+        kept: dict[int, KeptLine] = {}
+        if self._keeper is not None:
+            every = {place: self._keeper.kept_of(request) for place, request in filled.items()}
+            kept = {place: own for place, own in every.items() if own is not None}
+        texts = [kept[place].text if place in kept else request.text for place, request in filled.items()]
         cut = self._parts.of(texts, whole=[bool(request.required) for request in filled.values()])
         return {
-            place: source_of(requests[place].text, line, kept[place], self._tokenizer)
-            for (place, request), line in zip(filled.items(), cut, strict=True)
-            if line.parts and ((own := kept[place]) is None or own.has_words)
+            place: source_of(requests[place].text, line, kept.get(place), self._tokenizer)
+            for place, line in zip(filled, cut, strict=True)
+            if line.parts and (place not in kept or kept[place].has_words)
         }
 
-    def _constraints_of(
-        self, sources: Mapping[int, Source], wanted: Sequence[Constraints]
-    ) -> dict[int, list[Constraints]]:
-        """What the parts of each line keep to.
+    def _constraints_of(self, sources: Mapping[int, Source], wanted: Mapping[int, Constraints]) -> list[Constraints]:
+        """What the parts of the lines keep to, as `_flat` has them; `wanted` is that of each line that asks for any.
 
         Of a line in several sentences, each is searched with none of the required phrases and with each of them; a
         phrase then belongs to the sentence whose best score it lowers least.
         """
         found = {
-            place: [wanted[place].of_part(number) for number, _ in enumerate(source.parts)]
+            place: [wanted.get(place, FREE).of_part(number) for number, _ in enumerate(source.parts)]
             for place, source in sources.items()
         }
         several = {place: sources[place] for place, own in found.items() if len(own) > 1 and own[0].required}
-        if not several:
-            return found
         phrases = {place: found[place][0].required for place in several}
         best: dict[int, list[list[float]]] = {place: [] for place in several}  # [phrases, the first none][parts]
-        for number in range(1 + max(map(len, phrases.values()))):
+        for number in range(1 + max(map(len, phrases.values()), default=-1)):
             now = {place: source for place, source in several.items() if number <= len(phrases[place])}
-            asked = {
-                place: [replace(one, required=phrases[place][number - 1 : number][:number]) for one in found[place]]
+            asked = [
+                replace(one, required=phrases[place][number - 1 : number][:number])
                 for place in now
-            }
-            scores = iter(self.search(*_flat(now, asked)))
+                for one in found[place]
+            ]
+            scores = iter(self.search(_flat(now), asked))
             for place, source in now.items():
                 best[place].append([_best_score(next(scores)) for _ in source.parts])
         for place, (free, *each) in best.items():
@@ -235,7 +254,7 @@ class Translator:
                 replace(one, required=tuple(p for p, own in zip(phrases[place], chosen, strict=True) if own == number))
                 for number, one in enumerate(found[place])
             ]
-        return found
+        return [one for own in found.values() for one in own]
 
     def _best_found(
         self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints]
@@ -262,13 +281,11 @@ class Translator:
         if constraints is None:
             constraints = [FREE] * len(sources)
         batches = self._batches(sources, constraints)
+        results = []
         with self.precision.autocast():  # once for all batches: it keeps what it has cast until it is left
-            results = [
-                self._search_batch(
-                    pad([sources[place] for place in batch]).to(self._device), [constraints[place] for place in batch]
-                )
-                for batch in batches
-            ]
+            for batch in batches:
+                source = pad([sources[place] for place in batch]).to(self.precision.device)
+                results.append(self._search_batch(source, [constraints[place] for place in batch]))
         return restore_order(batches, results)
 
     def _batches(self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints]) -> list[list[int]]:
@@ -277,18 +294,17 @@ class Translator:
         One whose limit must grow is alone: a search has one offset for a batch. Those with required phrases are apart
         from the others, which have a faster search.
         """
-        tokens, rows = batch_limits(self._decoding, vocabulary=self._vocabulary)
-        copies = self._search.hypotheses(self._decoding)
+        tokens, rows = self._limits
         kinds: dict[bool, list[int]] = {False: [], True: []}
         alone: list[int] = []
         for place, one in enumerate(constraints):
-            of_kind = alone if self._longer(sources[place], one) else kinds[bool(one.required)]
+            of_kind = alone if one is not FREE and self._longer(sources[place], one) else kinds[bool(one.required)]
             of_kind.append(place)
         batches = [[place] for place in alone]
         for places in kinds.values():
             lengths = [len(sources[place]) for place in places]
-            found = batch_lines(lengths, batch_tokens=tokens, copies=copies, batch_rows=rows)
-            batches += [[places[i] for i in batch] for batch in found]
+            for batch in batch_lines(lengths, batch_tokens=tokens, copies=self.hypotheses, batch_rows=rows):
+                batches.append([places[i] for i in batch])
         return batches
 
     def _longer(self, source: Sequence[int], constraints: Constraints) -> int:
@@ -302,29 +318,27 @@ class Translator:
             self._before_batch()
         if self._on_batch is not None:
             self._on_batch(len(source))
-        model = self._model_for(source, constraints)
-        if not isinstance(model, RestrictedModel):
-            return self._run(model, source, constraints)
-        return model.with_ids(self._run(model, source, constraints, words=model.ids))
-
-    def _model_for(self, source: Tensor, constraints: Sequence[Constraints]) -> Any:
-        """What a batch is searched with."""
-        model: Any = self._graphed if use_verified("decoding_step", source) else self._model
-        if self._shortlist is None:
-            return model
-        return RestrictedModel(model, self._shortlist.words(source, also=[one.words for one in constraints]))
-
-    def _run(
-        self, model: SearchModel[Any], source: Tensor, constraints: Sequence[Constraints], words: Tensor | None = None
-    ) -> list[list[Hypothesis]]:
-        """`words`: ids of the words of `model`, None for all."""
         decoding = self._decoding
-        rules = self._constraints.rules(constraints, words=words, device=source.device)
-        longer = self._longer(source[0].tolist(), constraints[0])  # more than 0 only for a sentence alone
-        return self._search.search(
+        model, words = self._model_for(source, constraints)
+        rules, offset = self._rules, decoding.max_length_offset
+        further: dict[str, Any] = {}  # what the search is given besides, where it is needed and the search accepts it
+        if decoding.coverage_penalty:
+            further["coverage_penalty"] = decoding.coverage_penalty
+        if "decode" in self._search.accepts:
+            ids = None if words is None else words.tolist()
+            further["decode"] = lambda found: self._texts.decoded(
+                found if ids is None else [ids[place] for place in found]
+            )
+        if constraints.count(FREE) < len(constraints):
+            rules = [*rules, *self._constraints.rules(constraints, words=words, device=source.device)]
+            required = self._constraints.required(constraints, words=words, device=source.device)
+            if required is not None:
+                further["required"] = required
+            offset += self._longer(source[0].tolist(), constraints[0])  # more than 0 only for a sentence alone
+        found = self._search.search(
             RuledModel(
                 model,
-                adjustments=adjustments_of(decoding),
+                adjustments=self._adjustments,
                 rules=rules,
                 words=words,
                 fusion=self._fusion,
@@ -333,28 +347,20 @@ class Translator:
             source,
             beam_size=decoding.beam_size,
             length_penalty=decoding.length_penalty,
-            max_length_offset=decoding.max_length_offset + longer,
+            max_length_offset=offset,
             n_best=decoding.n_best,
             scores=self._scores,
-            **self._further(constraints, words, source),
+            **further,
         )
+        return found if words is None else model.with_ids(found)
 
-    def _further(self, constraints: Sequence[Constraints], words: Tensor | None, source: Tensor) -> dict[str, Any]:
-        """What the search is given besides, where it is needed and the search accepts it."""
-        further: dict[str, Any] = {}
-        if self._decoding.coverage_penalty:
-            further["coverage_penalty"] = self._decoding.coverage_penalty
-        required = self._constraints.required(constraints, words=words, device=source.device)
-        if required is not None:
-            further["required"] = required
-        if "decode" in self._search.accepts:
-            ids = None if words is None else words.tolist()
-            further["decode"] = lambda found: self._decoded(found if ids is None else [ids[place] for place in found])
-        return further
-
-    def _decoded(self, ids: Sequence[int]) -> str:
-        # A plugin's tokenizer may not know that a translation is one line.
-        return on_one_line(self._tokenizer.decode_target(ids))
+    def _model_for(self, source: Tensor, constraints: Sequence[Constraints]) -> tuple[Any, Tensor | None]:
+        """What a batch is searched with, and with a shortlist the ids of its words."""
+        model: Any = self._graphed if use_verified("decoding_step", source) else self._model
+        if self._shortlist is None:
+            return model, None
+        model = RestrictedModel(model, self._shortlist.words(source, also=[one.words for one in constraints]))
+        return model, model.ids
 
     def _readings(
         self, sources: Mapping[int, Source], found: Mapping[int, FoundParts], details: Details
@@ -372,7 +378,7 @@ class Translator:
         self, sources: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[Hypothesis]], details: Details
     ) -> list[list[Reading]]:
         """How the model reads the hypotheses of each source, end symbol included, in order."""
-        tokens, rows = batch_limits(self._decoding, vocabulary=self._vocabulary)
+        tokens, rows = self._limits
         lengths = [
             max(len(source), *(len(one.ids) + 1 for one in own))
             for source, own in zip(sources, hypotheses, strict=True)
@@ -381,7 +387,7 @@ class Translator:
         with self.precision.autocast():
             results = [
                 self._read_batch(
-                    pad([sources[i] for i in batch]).to(self._device), [hypotheses[i] for i in batch], details
+                    pad([sources[i] for i in batch]).to(self.precision.device), [hypotheses[i] for i in batch], details
                 )
                 for batch in batches
             ]
@@ -395,10 +401,9 @@ class Translator:
             self._before_batch()
         # What was found is in the list of a shortlist, also where it was not for its source words.
         found = [Constraints(prefix=tuple(token for one in own for token in one.ids)) for own in hypotheses]
-        model = self._model_for(source, found)
-        words = model.ids if isinstance(model, RestrictedModel) else None
+        model, words = self._model_for(source, found)
         attends = all(member.tells_attention for member in self.prepared.models)
-        adjusted = RuledModel(model, adjustments=adjustments_of(self._decoding), words=words)
+        adjusted = RuledModel(model, adjustments=self._adjustments, words=words)
         readings = read_hypotheses(
             model if adjusted.is_plain else adjusted,
             source,
@@ -417,7 +422,7 @@ class Translator:
 
     def _untranslated(self, request: Request, details: Details) -> Translation:
         """A line that is not sent through the model: empty, or of nothing but placeholders, which stay."""
-        stays = request.text.strip() and self._keeper.kept_of(request) is not None
+        stays = self._keeper is not None and bool(request.text.strip()) and self._keeper.kept_of(request) is not None
         text = on_one_line(request.text) if stays else self._constraints.with_prefix(request, "")
         alignment = tuple((place, place) for place, _ in enumerate(text.split())) if stays else ()
         pieces = () if wants_pieces(details) else None
@@ -436,26 +441,24 @@ class Translator:
     ) -> Translation:
         """What became of a line, from what was found for its parts, and read again where that was wanted."""
         is_finite = all(found)
-        failed = [replace(with_details("", details), score=-math.inf)]
-        texts = self._joined(request, source, found, readings, details) if is_finite else failed
+        if is_finite:
+            texts = self._joined(request, source, found, readings, details)
+        else:
+            texts = [replace(with_details("", details), score=-math.inf)]
         return Translation(
             request.text,
             texts,
             source_tokens=sum(len(part.ids) for part in source.parts),
             unknown=source.unknown,
             parts=len(source.parts),
-            sentences=source.sentences,
+            sentences=len({part.part.sentence for part in source.parts}),
             several=source.several,
             longest_part=max(len(part.ids) for part in source.parts),
             has_ended=all(part[0].has_ended for part in found if part),
             is_finite=is_finite,
-            missing=self._constraints.missing(request, texts[0].text),
-            source_pieces=source.pieces if wants_pieces(details) else None,
+            missing=self._constraints.missing(request, texts[0].text) if request.required else 0,
+            source_pieces=source.pieces if details and wants_pieces(details) else None,
         )
-
-    def _is_usable(self, hypothesis: Hypothesis) -> bool:
-        # A plugin's search may say it by the score alone.
-        return hypothesis.is_finite and (not self._scores or math.isfinite(hypothesis.score))
 
     def _joined(
         self,
@@ -476,12 +479,9 @@ class Translator:
         return texts
 
 
-def _flat(
-    sources: Mapping[int, Source], constraints: Mapping[int, Sequence[Constraints]]
-) -> tuple[list[list[int]], list[Constraints]]:
-    """The parts of some lines as a search takes them, and what each keeps to."""
-    parts = [[*part.ids, EOS] for source in sources.values() for part in source.parts]
-    return parts, [one for place in sources for one in constraints[place]]
+def _flat(sources: Mapping[int, Source]) -> list[list[int]]:
+    """The parts of some lines as a search takes them."""
+    return [[*part.ids, EOS] for source in sources.values() for part in source.parts]
 
 
 def _merged(first: Sequence[Hypothesis], second: Sequence[Hypothesis], *, n_best: int) -> list[Hypothesis]:

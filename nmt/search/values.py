@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from nmt.data.vocabulary import EOS, PAD
@@ -44,19 +44,21 @@ def cut(ids: list[int]) -> list[int]:
     return ids
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Request:
-    """One line to translate. A line that is a plain `str` is a request without any wish."""
+    """A line, and what its translation must begin with, must contain and must not contain.
+
+    A line that is a plain `str` is a request without any wish.
+    """
 
     text: str
-    """The source text."""
     prefix: str = ""
     """Text that the translation begins with; with a space at its end its last word is complete."""
     required: tuple[str, ...] = ()
     """Phrases that the translation contains."""
     forbidden: tuple[str, ...] = ()
     """Phrases that the translation does not contain, as words or sequences of words."""
-    where: str = ""
+    where: str = field(default="", repr=False, compare=False)
     """What errors call this request, such as `FILE, line 3`; by default its text."""
 
     def error(self, message: str) -> DataError:

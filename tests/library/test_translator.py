@@ -15,6 +15,7 @@ import nmt
 from nmt.cli import score, translate
 from nmt.config.schema import DecodingConfig
 from nmt.interop.model_dir import load_model
+from nmt.library import engine
 from nmt.library.values import OWN, WISHES, Options, PairScore
 from nmt.search import Translator
 from tests.library.conftest import SENTENCES
@@ -255,3 +256,26 @@ def test_it_says_what_it_is(tiny_run: Path, local: nmt.Translator) -> None:
     assert repr(local) == f"<nmt.Translator {local.models[0]}, en-de, cpu, {local.precision}, in this process>"
     with pytest.raises(TypeError, match="cannot be pickled"):
         copy.copy(local)
+
+
+def test_a_search_is_built_once_for_equal_options_and_a_glossary_is_read_by_each_call(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[int] = []
+    original = engine.Translator.__init__
+
+    def counted(self: Any, model: Any, tokenizer: Any, decoding: Any, **options: Any) -> None:
+        built.append(decoding.beam_size)
+        original(self, model, tokenizer, decoding, **options)
+
+    monkeypatch.setattr(engine.Translator, "__init__", counted)
+    terms = tmp_path / "terms"
+    with nmt.load(tiny_run, device="cpu") as translator:
+        for _ in range(2):
+            translator.translate("a b", beam_size=3)
+            translator.translate("a", beam_size=2, details=["tokens"])
+            translator.hypotheses(beam_size=3)
+        assert built == [3, 2]
+        for target in ("x y", "z"):
+            terms.write_text(f"d\t{target}\n")
+            assert translator.translate("d", glossary=terms).text == target
