@@ -33,6 +33,25 @@ from nmt.ops.recurrence import aligned_rows, at_least_fp32, product_type
 __all__ = ["Losses", "linear_cross_entropy", "linear_r_drop"]
 
 
+KERNELS: Final = {
+    "native": "nmt.ops.linear_cross_entropy:linear_cross_entropy_native",
+    "triton": "nmt.ops.linear_cross_entropy.triton:linear_cross_entropy_triton",
+}
+
+CPU_ROWS = 1024
+"""Rows of a chunk. With this many the matrix products are as fast as with all rows at once; with fewer, adding up the
+gradient of the table takes longer."""
+
+GPU_ROWS = 4096
+"""The same on a GPU, which needs more rows to be busy."""
+
+CPU_VALUES: Final = 2**17
+"""Logits of each pass processed together on a CPU, so that intermediate results fit in its cache."""
+
+Step = Callable[..., None]
+"""`linear_cross_entropy_reference`, or what computes the same or the loss of two passes in its place."""
+
+
 class Loss(NamedTuple):
     """loss = lse(x) - confidence * x_target - rest * sum(x) + constant, for each row x of the logits."""
 
@@ -51,6 +70,148 @@ class Loss(NamedTuple):
         kept = 1.0 - label_smoothing
         rest = label_smoothing / max(words - 1, 1)
         return cls(kept - rest, rest, kept * math.log(kept) + label_smoothing * math.log(rest + 1e-20))
+
+
+class Losses(NamedTuple):
+    """The losses of some words; only the total is differentiable."""
+
+    total: Tensor
+    """The weighted sum of the losses, a scalar."""
+    losses: Tensor
+    """The loss of each word, smoothed, in nats."""
+    nll: Tensor
+    """The negative log-likelihood of each word, in nats: its cross entropy without smoothing."""
+
+
+class Work(NamedTuple):
+    """What is computed from the logits of N words."""
+
+    targets: Tensor
+    """[N] ids"""
+    weights: Tensor
+    """[N] in the type of the losses"""
+    loss: Loss
+    step: Step | None
+    """None: a kernel for one pass, or the reference"""
+    dtype: torch.dtype
+    """of the products"""
+
+
+class Result(NamedTuple):
+    """Losses [N] as in `Losses`, and the gradients of their weighted sum in features and table, if requested."""
+
+    losses: Tensor
+    nll: Tensor
+    features: Tensor | None
+    table: Tensor | None
+
+
+def linear_cross_entropy(
+    features: Tensor, table: Tensor, *, targets: Tensor, weights: Tensor, label_smoothing: float = 0.0
+) -> Losses:
+    """The weighted sum of the losses of the logits `features` [N, E] times `table` [V, E]; the losses [N]; the nll [N].
+
+    targets: ids [N]. weights: [N], or a scalar for all. The losses, as above, are in nats, in fp32
+    (fp64 for fp64 features); only their weighted sum, a scalar, is differentiable, in features and table. Its
+    gradient is computed together with it; therefore the weights must already be known. The negative log-likelihoods
+    are the losses without smoothing, from the same pass over the logits.
+
+    Matrix products are computed in the type of autocast; the gradient of the table is summed in fp32.
+
+    Raises IndexError for a target that is not in the table; on a GPU its loss can be NaN instead.
+    """
+    given = features.unsqueeze(0), table, targets, weights
+    return _of_passes(*given, label_smoothing=label_smoothing, step=None)
+
+
+def linear_r_drop(
+    features: Tensor, table: Tensor, *, targets: Tensor, weights: Tensor, alpha: float, label_smoothing: float = 0.0
+) -> Losses:
+    """Like `linear_cross_entropy`, but the losses are those of R-Drop for features [2, N, E] of two
+    passes.
+
+    The negative log-likelihoods are means over both passes. alpha: weight of the divergence, 0 or more.
+    """
+    step = partial(_pair_step, alpha=alpha)
+    return _of_passes(features, table, targets, weights, label_smoothing=label_smoothing, step=step)
+
+
+def _of_passes(
+    features: Tensor, table: Tensor, targets: Tensor, weights: Tensor, *, label_smoothing: float, step: Step | None
+) -> Losses:
+    """The losses of features [P, N, E] of P passes; see `_chunked`."""
+    dtype = product_type(features)
+    weights = weights.to(torch.promote_types(dtype, torch.float32)).expand(len(targets)).contiguous()
+    work = Work(targets.long(), weights, Loss.smoothed(len(table), label_smoothing), step, dtype)
+    if torch.is_grad_enabled() and (features.requires_grad or table.requires_grad):
+        total, losses, nll = LinearCrossEntropy.apply(features, table, work)
+        return Losses(total, losses, losses if nll is None else nll)
+    found = _chunked(features, table, work, needed=None)
+    return Losses((found.losses * weights).sum(), found.losses, found.nll)
+
+
+class LinearCrossEntropy(torch.autograd.Function):
+    """Weighted sum of the losses, and the losses and negative log-likelihoods without a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, table: Tensor, work: Work) -> tuple[Tensor, Tensor, Tensor | None]:
+        result = _chunked(features, table, work, needed=ctx.needs_input_grad[:2])
+        # Not saved for autograd: these are results of the backward pass, not its inputs.
+        ctx.gradients = result.features, result.table
+        apart = None if result.nll is result.losses else result.nll  # autograd does not take the same tensor twice
+        ctx.mark_non_differentiable(*(values for values in (result.losses, apart) if values is not None))
+        return (result.losses * work.weights).sum(), result.losses, apart
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.gradients is None:
+            raise RuntimeError("linear_cross_entropy: the backward pass can run only once for each forward pass")
+        gradients, ctx.gradients = ctx.gradients, None
+        factor = upstream[0]
+        if factor.is_cuda or factor.item() != 1.0:  # reading the value would stall a GPU
+            gradients = [None if gradient is None else gradient.mul_(factor) for gradient in gradients]
+        return (*gradients, None)
+
+
+@torch.no_grad()
+def _chunked(features: Tensor, table: Tensor, work: Work, *, needed: tuple[bool, bool] | None) -> Result:
+    """Losses [N] of features [P, N, E], and the `needed` gradients of their weighted sum; None: no gradients."""
+    with torch.autocast(features.device.type, enabled=False):
+        x, w = features.detach().to(work.dtype), matrix_of(table, work.dtype)
+        passes, count, _ = x.shape
+        rows = _rows_of_chunk(count, most=max(1, (GPU_ROWS if x.is_cuda else CPU_ROWS) // passes))  # of each pass
+        losses = torch.empty_like(work.weights)
+        nll = losses if work.loss.is_nll and passes == 1 else torch.empty_like(losses)
+        dx = torch.empty_like(x) if needed and needed[0] else None
+        dw: Tensor | None = None
+        buffer = aligned_rows(passes * rows, len(table), like=x)
+        step = work.step or choose("linear_cross_entropy", linear_cross_entropy_reference, like=buffer, **KERNELS)
+        for start in range(0, count, rows):
+            part = slice(start, start + rows)
+            here = x[:, part].flatten(0, 1).contiguous()
+            logits = buffer[: len(here)]
+            w.forward(here, out=logits)
+            factors = None if needed is None else work.weights[part]
+            apart = None if nll is losses else nll[part]
+            step(logits, work.targets[part], weights=factors, loss=work.loss, losses=losses[part], nll=apart)
+            if dx is not None:
+                d_here = torch.empty_like(here)
+                w.backward(logits, out=d_here)
+                dx[:, part] = d_here.unflatten(0, (passes, -1))
+            if needed and needed[1]:
+                dw = w.weight_gradient(logits, here, to=dw)
+        if needed and needed[1] and dw is None:
+            dw = torch.zeros_like(table)
+    return Result(
+        losses, nll, None if dx is None else dx.to(features.dtype), None if dw is None else dw.to(table.dtype)
+    )
+
+
+def _rows_of_chunk(count: int, *, most: int) -> int:
+    """Rows of a chunk, chosen so that all chunks have about the same size."""
+    chunks = max(1, -(-count // most))
+    return max(1, -(-count // chunks))
 
 
 def linear_cross_entropy_reference(
@@ -104,221 +265,16 @@ def linear_cross_entropy_native(
     run(logits, logits.stride(0), targets, weights, losses, nll, rows, words, *loss)
 
 
-KERNELS: Final = {
-    "native": "nmt.ops.linear_cross_entropy:linear_cross_entropy_native",
-    "triton": "nmt.ops.linear_cross_entropy.triton:linear_cross_entropy_triton",
-}
-
-CPU_ROWS = 1024
-"""Rows of a chunk. With this many the matrix products are as fast as with all rows at once; with fewer, adding up the
-gradient of the table takes longer."""
-
-GPU_ROWS = 4096
-"""The same on a GPU, which needs more rows to be busy."""
-
-
-class Losses(NamedTuple):
-    """The losses of some words; only the total is differentiable."""
-
-    total: Tensor
-    """The weighted sum of the losses, a scalar."""
-    losses: Tensor
-    """The loss of each word, smoothed, in nats."""
-    nll: Tensor
-    """The negative log-likelihood of each word, in nats: its cross entropy without smoothing."""
-
-
-class Result(NamedTuple):
-    """Losses [N] as in `Losses`, and the gradients of their weighted sum in features and table, if requested."""
-
-    losses: Tensor
-    nll: Tensor
-    features: Tensor | None
-    table: Tensor | None
-
-
-@torch.no_grad()
-def chunked(
-    features: Tensor,
-    table: Tensor,
-    *,
-    targets: Tensor,
-    weights: Tensor,
-    loss: Loss,
-    dtype: torch.dtype,
-    needed: tuple[bool, bool] | None,
-) -> Result:
-    """Losses [N] of features [N, E], and the `needed` gradients of their weighted sum; None: no gradients."""
-    with torch.autocast(features.device.type, enabled=False):
-        x, w = features.detach().to(dtype).contiguous(), matrix_of(table, dtype)
-        rows = rows_of_chunk(len(x), most=most_rows(x))
-        wide = torch.promote_types(dtype, torch.float32)
-        losses = x.new_empty(len(x), dtype=wide)
-        nll = losses if loss.is_nll else torch.empty_like(losses)
-        dx = torch.empty_like(x) if needed and needed[0] else None
-        dw: Tensor | None = None
-        buffer = aligned_rows(rows, len(table), like=x)
-        step = choose("linear_cross_entropy", linear_cross_entropy_reference, like=buffer, **KERNELS)
-        for start in range(0, len(x), rows):
-            part = slice(start, start + rows)
-            logits = buffer[: len(x[part])]
-            w.forward(x[part], out=logits)
-            factors = None if needed is None else weights[part]
-            apart = None if loss.is_nll else nll[part]
-            step(logits, targets[part], weights=factors, loss=loss, losses=losses[part], nll=apart)
-            if dx is not None:
-                w.backward(logits, out=dx[part])
-            if needed and needed[1]:
-                dw = w.weight_gradient(logits, x[part], to=dw)
-        if needed and needed[1] and dw is None:
-            dw = torch.zeros_like(table)
-    return Result(
-        losses, nll, None if dx is None else dx.to(features.dtype), None if dw is None else dw.to(table.dtype)
-    )
-
-
-def weighted_sum(
-    features: Tensor, table: Tensor, *, weights: Tensor, compute: Callable[[tuple[bool, bool] | None], Result]
-) -> Losses:
-    """The losses of `compute`; their sum, weighted by `weights` [N], is differentiable in both tensors.
-
-    `compute` is called with the gradients that are needed, in features and table, or None if none is needed.
-    """
-    if torch.is_grad_enabled() and (features.requires_grad or table.requires_grad):
-        total, losses, nll = LinearCrossEntropy.apply(features, table, weights, compute)
-        return Losses(total, losses, losses if nll is None else nll)
-    found = compute(None)
-    return Losses((found.losses * weights).sum(), found.losses, found.nll)
-
-
-class LinearCrossEntropy(torch.autograd.Function):
-    """Weighted sum of the losses, and the losses and negative log-likelihoods without a gradient."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        features: Tensor,
-        table: Tensor,
-        weights: Tensor,
-        compute: Callable[[tuple[bool, bool] | None], Result],
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        result = compute(ctx.needs_input_grad[:2])
-        # Not saved for autograd: these are results of the backward pass, not its inputs.
-        ctx.gradients = result.features, result.table
-        apart = None if result.nll is result.losses else result.nll  # autograd does not take the same tensor twice
-        ctx.mark_non_differentiable(*(values for values in (result.losses, apart) if values is not None))
-        return (result.losses * weights).sum(), result.losses, apart
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.gradients is None:
-            raise RuntimeError("linear_cross_entropy: the backward pass can run only once for each forward pass")
-        gradients, ctx.gradients = ctx.gradients, None
-        factor = upstream[0]
-        if factor.is_cuda or factor.item() != 1.0:  # reading the value would stall a GPU
-            gradients = [None if gradient is None else gradient.mul_(factor) for gradient in gradients]
-        return (*gradients, None, None)
-
-
-def most_rows(x: Tensor) -> int:
-    """The most rows of a chunk on the device of `x`."""
-    return GPU_ROWS if x.is_cuda else CPU_ROWS
-
-
-def rows_of_chunk(count: int, *, most: int) -> int:
-    """Rows of a chunk, chosen so that all chunks have about the same size."""
-    chunks = max(1, -(-count // most))
-    return max(1, -(-count // chunks))
-
-
-def linear_cross_entropy(
-    features: Tensor, table: Tensor, *, targets: Tensor, weights: Tensor, label_smoothing: float = 0.0
-) -> Losses:
-    """The weighted sum of the losses of the logits `features` [N, E] times `table` [V, E]; the losses [N]; the nll [N].
-
-    targets: ids [N]. weights: [N], or a scalar for all. The losses, as above, are in nats, in fp32
-    (fp64 for fp64 features); only their weighted sum, a scalar, is differentiable, in features and table. Its
-    gradient is computed together with it; therefore the weights must already be known. The negative log-likelihoods
-    are the losses without smoothing, from the same pass over the logits.
-
-    Matrix products are computed in the type of autocast; the gradient of the table is summed in fp32.
-
-    Raises IndexError for a target that is not in the table; on a GPU its loss can be NaN instead.
-    """
-    dtype, weights = product_type(features), _wide_weights(weights, features, count=len(targets))
-    loss = Loss.smoothed(len(table), label_smoothing)
-    compute = partial(chunked, features, table, targets=targets.long(), weights=weights, loss=loss, dtype=dtype)
-    return weighted_sum(features, table, weights=weights, compute=lambda needed: compute(needed=needed))
-
-
-def linear_r_drop(
-    features: Tensor, table: Tensor, *, targets: Tensor, weights: Tensor, alpha: float, label_smoothing: float = 0.0
-) -> Losses:
-    """Like `linear_cross_entropy`, but the losses are those of R-Drop for features [2, N, E] of two
-    passes.
-
-    The negative log-likelihoods are means over both passes. alpha: weight of the divergence, 0 or more.
-    """
-    dtype, weights = product_type(features), _wide_weights(weights, features, count=len(targets))
-    loss = Loss.smoothed(len(table), label_smoothing)
-    given = partial(chunked_passes, features, table, targets=targets.long(), weights=weights, dtype=dtype)
-    compute = partial(given, loss=loss, alpha=alpha)
-    return weighted_sum(features, table, weights=weights, compute=lambda needed: compute(needed=needed))
-
-
-def _wide_weights(weights: Tensor, features: Tensor, *, count: int) -> Tensor:
-    """The weights [count] in the type of the losses."""
-    wide = torch.promote_types(product_type(features), torch.float32)
-    return weights.to(wide).expand(count).contiguous()
-
-
-CPU_VALUES: Final = 2**17
-"""Logits of each pass processed together on a CPU, so that intermediate results fit in its cache."""
-
-
-@torch.no_grad()
-def chunked_passes(
-    features: Tensor,
-    table: Tensor,
-    *,
-    targets: Tensor,
-    weights: Tensor,
-    loss: Loss,
-    alpha: float,
-    dtype: torch.dtype,
-    needed: tuple[bool, bool] | None,
-) -> Result:
-    """Losses [N] of features [2, N, E], and the `needed` gradients of their weighted sum; None: no gradients."""
-    with torch.autocast(features.device.type, enabled=False):
-        x, w = features.detach().to(dtype), matrix_of(table, dtype)
-        count = x.size(1)
-        rows = rows_of_chunk(count, most=max(1, most_rows(x) // 2))  # of each pass
-        losses = x.new_empty(count, dtype=torch.promote_types(dtype, torch.float32))
-        nll = torch.empty_like(losses)
-        dx = torch.empty_like(x) if needed and needed[0] else None
-        dw: Tensor | None = None
-        buffer = aligned_rows(2 * rows, len(table), like=x)
-        for start in range(0, count, rows):
-            part = slice(start, start + rows)
-            here = x[:, part].flatten(0, 1).contiguous()
-            logits = buffer[: len(here)]
-            w.forward(here, out=logits)
-            step = max(1, CPU_VALUES // len(table)) if x.device.type == "cpu" else rows
-            given = (values[part].split(step) for values in (targets, weights, losses, nll))
-            for these, words, factors, *out in zip(logits.unflatten(0, (2, -1)).split(step, 1), *given, strict=True):
-                _write_losses(these, words, weights=factors if needed else None, loss=loss, alpha=alpha, out=out)
-            if dx is not None:
-                d_here = torch.empty_like(here)
-                w.backward(logits, out=d_here)
-                dx[:, part] = d_here.unflatten(0, (2, -1))
-            if needed and needed[1]:
-                dw = w.weight_gradient(logits, here, to=dw)
-        if needed and needed[1] and dw is None:
-            dw = torch.zeros_like(table)
-    return Result(
-        losses, nll, None if dx is None else dx.to(features.dtype), None if dw is None else dw.to(table.dtype)
-    )
+def _pair_step(
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor, nll: Tensor, alpha: float
+) -> None:
+    """The losses of R-Drop of the logits [2n, V] of both passes, one after the other; see `_write_losses`."""
+    words = logits.size(1)
+    step = max(1, CPU_VALUES // words) if logits.device.type == "cpu" else len(targets)
+    factors = [None] * len(targets.split(step)) if weights is None else weights.split(step)
+    given = (values.split(step) for values in (targets, losses, nll))
+    for these, some, ids, *out in zip(logits.unflatten(0, (2, -1)).split(step, 1), factors, *given, strict=True):
+        _write_losses(these, ids, weights=some, loss=loss, alpha=alpha, out=out)
 
 
 def _write_losses(
