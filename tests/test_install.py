@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nmt import __version__
-from nmt.config.bundled import bundled_names
+from nmt.config.load import bundled_names
 from tests.conftest import REPOSITORY
 
 

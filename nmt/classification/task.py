@@ -20,8 +20,7 @@ from nmt.classification.model import FIRST_LABEL, Classifier
 from nmt.classification.predicting import measure
 from nmt.classification.records import Layout, Read, read_records
 from nmt.classification.validation import ClassifiedText, ClassValidator
-from nmt.config.paths import FilePath
-from nmt.config.schema import Config
+from nmt.config.schema import Config, FilePath
 from nmt.data import Tokenizer
 from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.text_facts import ValidationFacts

@@ -308,7 +308,7 @@ def overridden(
     decoding: DecodingConfig, arguments: argparse.Namespace, *, say: Callable[[str], object] | None = None
 ) -> DecodingConfig:
     """The decoding settings of a model, changed by a command line; `say` as in `changed_decoding`."""
-    from nmt.config.changed import changed_decoding
+    from nmt.config.options import changed_decoding
 
     changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
     changes = as_keys(changes)

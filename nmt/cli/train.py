@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     """Print the shipped configurations; on a terminal, long descriptions are wrapped."""
-    from nmt.config.bundled import bundled_descriptions
+    from nmt.config.load import bundled_descriptions
 
     if (config := arguments.config or arguments.config_by_option) is not None:
         raise ConfigError(f"--list: shows all shipped configurations; leave out {config}")

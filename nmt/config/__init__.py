@@ -1,9 +1,7 @@
 """Configuration: typed sections, loading, error messages."""
 
-from nmt.config.load import dump, find_config, load_config, load_saved
+from nmt.config.load import dump, find_config, import_plugins, load_config, load_saved, write_config
 from nmt.config.options import component_options
-from nmt.config.plugins import import_plugins
-from nmt.config.save import write_config
 from nmt.config.schema import (
     Config,
     DataConfig,

@@ -1,15 +1,16 @@
-"""Checks that need the registry or more than one key, and the defaults that follow from them."""
+"""Checks that need the registry or more than one key, and the defaults that follow from them: mistakes, contradictions,
+and settings that have a doubtful effect together."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from nmt.config.chosen import choices, complete_choices
-from nmt.config.options import check_options
+from nmt.config.options import check_options, choices, complete_choices
 from nmt.config.problems import Problem
-from nmt.config.schema import AUTO, Config, DataConfig, ModelConfig, TrainingConfig
+from nmt.config.schema import AUTO, Config, DataConfig, EvaluationConfig, ModelConfig, TrainingConfig
 from nmt.errors import refused
 from nmt.registry import (
     CALLBACKS,
@@ -128,182 +129,380 @@ def _complete_sides(model: ModelConfig, *, shared: bool) -> tuple[ModelConfig, l
 
 def cross_checks(config: Config) -> list[Problem]:
     """Problems of names and of keys that must agree with each other."""
-    groups = (
-        _task_problems,
-        _model_problems,
-        _data_problems,
-        _training_problems,
-        _search_problems,
-        _evaluation_problems,
-    )
-    return [problem for group in groups for problem in group(config)]
+    return [
+        *_task_problems(config),
+        *_model_problems(config),
+        *_data_problems(config.data),
+        *_training_problems(config),
+        *_search_problems(config),
+        *_evaluation_problems(config),
+    ]
 
 
-def _task_problems(config: Config) -> list[Problem]:
+def _task_problems(config: Config) -> Iterator[Problem]:
     task = TASKS.known(config.task)
     if task is None:
-        return []
-    problems = [] if check_options(task, config.task_options, key="")[1] else task.check(config)
-    found = [Problem(key, message) for key, message in problems]
+        return
+    if not check_options(task, config.task_options, key="")[1]:
+        yield from (Problem(key, message) for key, message in task.check(config))
     architecture = MODELS.known(config.model.architecture)
     if architecture is not None and config.task not in architecture.tasks:
         allowed = ", ".join(name for name in MODELS.names() if config.task in MODELS.get(name).tasks)
         trained = " and ".join(f"'{task}'" for task in architecture.tasks)
         named = f"the task{'s' if len(architecture.tasks) > 1 else ''} {trained}"
         message = f"'{config.model.architecture}' is for {named}, not '{config.task}'. Allowed: {allowed}."
-        found.append(Problem("model.architecture", message))
+        yield Problem("model.architecture", message)
     tokenizer = TOKENIZERS.known(config.data.tokenizer)
     if tokenizer is not None and tokenizer.task not in (None, config.task):
         message = f"'{config.data.tokenizer}' is for the task '{tokenizer.task}', not '{config.task}'"
-        found.append(Problem("data.tokenizer", message))
-    return found
+        yield Problem("data.tokenizer", message)
 
 
-def _model_problems(config: Config) -> list[Problem]:
+def _model_problems(config: Config) -> Iterator[Problem]:
     model = config.model
-    problems = []
-    if model.architecture in MODELS.names():
-        member = MODELS.get(model.architecture)
+    if (member := MODELS.known(model.architecture)) is not None:
         if check_options(member, model.architecture_options, key="")[1]:  # which have already been reported
             usual, _ = check_options(member, {}, key="")
             model = dataclasses.replace(model, architecture_options=dataclasses.asdict(usual) if usual else {})
-        problems += [Problem(f"model.{key}", message) for key, message in member.check(model)]
+        yield from (Problem(f"model.{key}", message) for key, message in member.check(model))
     if model.tie_embeddings == "all" and not config.data.tokenizer_options.get("joint", True):
-        problems.append(Problem("model.tie_embeddings", "'all' needs data.tokenizer_options.joint: true"))
+        yield Problem("model.tie_embeddings", "'all' needs data.tokenizer_options.joint: true")
     if model.layer_norm_scale != NO_SCALE and not model.layer_norm:
-        problems.append(Problem("model.layer_norm_scale", "has no effect without model.layer_norm: true"))
+        yield Problem("model.layer_norm_scale", "has no effect without model.layer_norm: true")
     ranged = {name: INITIALIZERS.get(name).reads_range for name in INITIALIZERS.names()}
     if model.init_range != ModelConfig().init_range and not ranged.get(model.initializer, True):
         allowed = ", ".join(name for name, reads in ranged.items() if reads)
         message = f"has no effect with the initializer '{model.initializer}', only with: {allowed}"
-        problems.append(Problem("model.init_range", message))
-    return problems
+        yield Problem("model.init_range", message)
 
 
-def _data_problems(config: Config) -> list[Problem]:
-    data = config.data
-    problems = []
+def _data_problems(data: DataConfig) -> Iterator[Problem]:
     if data.source_language == data.target_language:
-        problems.append(Problem("data.target_language", f"{data.target_language!r} is also the source language"))
+        yield Problem("data.target_language", f"{data.target_language!r} is also the source language")
     if data.generator != "none" and (data.train or data.dev or data.test):
         message = f"'{data.generator}' makes its own corpus: remove data.train, data.dev and data.test"
-        problems.append(Problem("data.generator", message))
+        yield Problem("data.generator", message)
     for name, text in (("validation", "dev"), ("test", "test")):
         if getattr(data, f"{text}_references") is not None and getattr(data, text) is None:
-            problems.append(Problem(f"data.{text}_references", f"needs {name} data in data.{text}"))
-    return problems + _sampling_problems(data) + _tag_problems(data)
+            yield Problem(f"data.{text}_references", f"needs {name} data in data.{text}")
+    yield from _sampling_problems(data)
+    if data.monolingual is not None and data.monolingual_tag is not None:
+        member, options = _tokenizer(data)
+        problem = None if options is None else member.symbol_problem(data.monolingual_tag, options=options)
+        if problem is not None:  # a tag of back-translated text that will not be one token
+            yield Problem("data.monolingual_tag", f"'{data.monolingual_tag}' {problem}")
 
 
-def _tag_problems(data: DataConfig) -> list[Problem]:
-    """Report a tag of back-translated text that will not be one token."""
-    if data.monolingual is None or data.monolingual_tag is None or data.tokenizer not in TOKENIZERS.names():
-        return []
-    member = TOKENIZERS.get(data.tokenizer)
-    options, wrong = check_options(member, data.tokenizer_options, key="")
-    message = None if wrong else member.symbol_problem(data.monolingual_tag, options=options)
-    return [] if message is None else [Problem("data.monolingual_tag", f"'{data.monolingual_tag}' {message}")]
+def _tokenizer(data: DataConfig) -> tuple[Any, Any]:
+    """The tokenizer and its options, if it is known and they are right; else None twice."""
+    member = TOKENIZERS.known(data.tokenizer)
+    options = None if member is None else check_options(member, data.tokenizer_options, key="")[0]
+    return (None, None) if options is None else (member, options)
 
 
 def _listed(names: str | list[str] | None) -> list[str]:
     return [names] if isinstance(names, str) else names or []
 
 
-def _sampling_problems(data: DataConfig) -> list[Problem]:
+def _sampling_problems(data: DataConfig) -> Iterator[Problem]:
     weights, temperature = data.sampling_weights, data.sampling_temperature
     given = [
-        key for key, is_given in {"weights": weights is not None, "temperature": temperature != 1}.items() if is_given
+        name for name, is_given in (("weights", weights is not None), ("temperature", temperature != 1)) if is_given
     ]
-    prefixes = [name for names in (data.train, data.monolingual) for name in _listed(names)]
+    prefixes = [*_listed(data.train), *_listed(data.monolingual)]
     if data.generator != "none":
         prefixes = [data.generator, *prefixes]
     texts = "data.train" if data.monolingual is None else "data.train and data.monolingual"
-    message = None
     if len(given) == 2:
-        message = "give either sampling_weights or sampling_temperature, not both"
+        yield Problem("data.sampling_weights", "give either sampling_weights or sampling_temperature, not both")
     elif given and len(prefixes) < 2:
         message = "needs a list of several prefixes in data.train, or data.monolingual in addition"
+        yield Problem(f"data.sampling_{given[0]}", message)
     elif weights is not None and len(weights) != len(prefixes):
         message = f"{len(weights)} weights for the {len(prefixes)} prefixes of {texts}; give one for each"
-    return [] if message is None else [Problem(f"data.sampling_{given[0]}", message)]
+        yield Problem("data.sampling_weights", message)
 
 
-def _training_problems(config: Config) -> list[Problem]:
-    training, problems = config.training, []
+def _training_problems(config: Config) -> Iterator[Problem]:
+    training = config.training
     if training.batch_tokens is not None and training.batch_sentences is not None:
-        problems.append(Problem("training.batch_sentences", "give either batch_sentences or batch_tokens, not both"))
+        yield Problem("training.batch_sentences", "give either batch_sentences or batch_tokens, not both")
     if training.average_last > training.keep_last:
         message = f"averages {training.average_last} checkpoints, but training.keep_last keeps {training.keep_last}"
-        problems.append(Problem("training.average_last", message))
+        yield Problem("training.average_last", message)
     if training.average_after is not None and training.ema_decay:
         message = "not allowed with training.ema_decay; only one average is validated and saved"
-        problems.append(Problem("training.average_after", message))
-    problems += _loss_problems(training)
+        yield Problem("training.average_after", message)
+    yield from _loss_problems(training)
     task = TASKS.known(config.task)
     known = ["loss", *((task and task.scores) or [str(choice.name) for choice in choices(config.evaluation.metrics)])]
     if training.early_stopping_metric not in known:
         message = refused("", training.early_stopping_metric, known, problem="is not in evaluation.metrics")
-        problems.append(Problem("training.early_stopping_metric", message))
-    if config.data.dev is None and config.data.generator == "none":
-        problems += [
-            Problem(f"training.{key}", "needs validation data in data.dev") for key in _need_validation(config)
-        ]
-    return problems
+        yield Problem("training.early_stopping_metric", message)
+    if not _has_validation(config):
+        needs = {
+            "patience": training.patience is not None,
+            "average_after": training.average_after is not None,
+            "early_stopping_metric": training.early_stopping_metric != "loss",
+            "schedule": training.schedule in SCHEDULES.names() and SCHEDULES.get(training.schedule).needs_validation,
+        }
+        for key in (key for key, needed in needs.items() if needed):
+            yield Problem(f"training.{key}", "needs validation data in data.dev")
 
 
-def _loss_problems(training: TrainingConfig) -> list[Problem]:
+def _has_validation(config: Config) -> bool:
+    return config.data.dev is not None or config.data.generator != "none"
+
+
+def _loss_problems(training: TrainingConfig) -> Iterator[Problem]:
     """Keys that have no effect with the loss."""
-    if training.loss not in LOSSES.names():
-        return []
-    loss, problems = LOSSES.get(training.loss), []
+    loss = LOSSES.known(training.loss)
+    if loss is None:
+        return
     if training.label_smoothing and not loss.smooths:
         message = (
             f"{training.label_smoothing:g} is not possible: the loss '{training.loss}' does not smooth; set it to 0.0"
         )
-        problems.append(Problem("training.label_smoothing", message))
+        yield Problem("training.label_smoothing", message)
     if training.normalization not in loss.normalizations:
         problem = f"is not possible with the loss '{training.loss}'"
         message = refused("", training.normalization, sorted(loss.normalizations), problem=problem)
-        problems.append(Problem("training.normalization", message))
-    return problems
+        yield Problem("training.normalization", message)
 
 
-def _evaluation_problems(config: Config) -> list[Problem]:
-    evaluation, key = config.evaluation, "evaluation.keep_translations"
-    problems = []
-    if evaluation.keep_translations and config.data.dev is None and config.data.generator == "none":
-        problems.append(Problem(key, "needs validation data in data.dev"))
-    if evaluation.keep_translations and not evaluation.metrics:
-        problems.append(Problem(key, "needs evaluation.metrics; without any nothing is translated"))
-    return problems
-
-
-def _need_validation(config: Config) -> list[str]:
-    """Keys of the training section that have no effect without validation."""
-    training = config.training
-    needs = {
-        "patience": training.patience is not None,
-        "average_after": training.average_after is not None,
-        "early_stopping_metric": training.early_stopping_metric != "loss",
-        "schedule": training.schedule in SCHEDULES.names() and SCHEDULES.get(training.schedule).needs_validation,
-    }
-    return [key for key, needed in needs.items() if needed]
-
-
-def _search_problems(config: Config) -> list[Problem]:
+def _search_problems(config: Config) -> Iterator[Problem]:
     decoding = config.decoding
-    problems = list(_unknown_problems(config))
-    if decoding.chosen_search in SEARCHES.names():
-        found = SEARCHES.get(decoding.chosen_search).problems(decoding)
-        problems += [Problem(key, message) for key, message in found]
-    return problems
-
-
-def _unknown_problems(config: Config) -> Iterator[Problem]:
-    """Report replacement of unknown words if the tokenizer has no unknown words."""
-    name, given = config.data.tokenizer, config.data.tokenizer_options
-    if config.decoding.replace_unknown and name in TOKENIZERS.names():
-        member = TOKENIZERS.get(name)
-        options, wrong = check_options(member, given, key="")
-        if not wrong and not member.may_have_unknown(options=options):
+    if decoding.replace_unknown:
+        member, options = _tokenizer(config.data)
+        if options is not None and not member.may_have_unknown(options=options):
+            name = config.data.tokenizer
             message = f"the tokenizer '{name}' has no unknown words with these options, such as byte_fallback: true"
             yield Problem("decoding.replace_unknown", message)
+    search = SEARCHES.known(decoding.chosen_search)
+    if search is not None:
+        yield from (Problem(key, message) for key, message in search.problems(decoding))
+
+
+def _evaluation_problems(config: Config) -> Iterator[Problem]:
+    evaluation, key = config.evaluation, "evaluation.keep_translations"
+    if evaluation.keep_translations and not _has_validation(config):
+        yield Problem(key, "needs validation data in data.dev")
+    if evaluation.keep_translations and not evaluation.metrics:
+        yield Problem(key, "needs evaluation.metrics; without any nothing is translated")
+
+
+Given = Mapping[str, Any]
+"""The values in the file and on the command line, without defaults."""
+
+
+def contradictions(config: Config, given: Given) -> list[Problem]:
+    """Contradictions, which are errors. Not checked for a saved run, which was trained with its settings."""
+    return [
+        *_rate(config, given),
+        *_without_validation(config),
+        *_start(config),
+        *_without_use(config, given),
+    ]
+
+
+def odd_settings(config: Config, given: Given) -> list[Problem]:
+    """Settings that work, but are probably not intended."""
+    return [
+        *_idle_unit(config, given),
+        *_unread(config, given),
+        *_never_reached(config),
+        *_odd_rate(config),
+        *_idle_validation(config),
+        *_unused(config),
+        *_same_text(config.data),
+        *_equal_passes(config),
+    ]
+
+
+class _Rate(NamedTuple):
+    """The known facts about the rates of the configured schedule."""
+
+    options: Any
+    peak: float
+    """The highest rate, before the limit is applied."""
+
+
+def _rates(config: Config) -> _Rate | None:
+    """None if the schedule is unknown, its options are wrong, or a plugin does not give its highest rate."""
+    training, model = config.training, config.model
+    member = SCHEDULES.known(training.schedule)
+    if member is None or not hasattr(member, "peak"):
+        return None
+    options, wrong = check_options(member, training.schedule_options, key="")
+    if wrong:
+        return None
+    architecture, width = MODELS.known(model.architecture), model.hidden_size  # that schedules use
+    if architecture is not None and not check_options(architecture, model.architecture_options, key="")[1]:
+        width = architecture.outline(model).width
+    return _Rate(options, member.peak(lr=training.lr, hidden_size=width, options=options))
+
+
+def _rate(config: Config, given: Given) -> Iterator[Problem]:
+    found = _rates(config)
+    if found is None:
+        return
+    key, options, schedule = "training.schedule_options", found.options, config.training.schedule
+    lowest, highest = getattr(options, "min_lr", 0.0), getattr(options, "max_lr", None)
+    reached = f"the highest rate of '{schedule}' with training.lr: {config.training.lr:g}"
+    if lowest > found.peak:
+        yield Problem(f"{key}.min_lr", f"{lowest:g} is above {found.peak:g}, {reached}")
+    chosen = given.get("training")
+    chosen = chosen.get("schedule_options") if isinstance(chosen, Mapping) else None
+    is_default = not isinstance(chosen, Mapping) or "max_lr" not in chosen
+    if is_default and highest is not None and found.peak > highest:
+        message = f"its default, {highest:g}, cuts off {found.peak:g}, {reached}; set it"
+        yield Problem(f"{key}.max_lr", message)
+
+
+def _without_validation(config: Config) -> Iterator[Problem]:
+    kept = config.training.keep_best
+    if not _has_validation(config) and kept not in (0, TrainingConfig().keep_best):
+        yield Problem("training.keep_best", "needs validation data in data.dev")
+
+
+def _idle_validation(config: Config) -> Iterator[Problem]:
+    """Keys of validation, which configurations without validation text often keep."""
+    if _has_validation(config):
+        return
+    for section, name, usual in (
+        ("training", "validate_every", None),
+        ("evaluation", "max_sentences", None),
+        ("evaluation", "samples", EvaluationConfig().samples),
+    ):
+        if getattr(getattr(config, section), name) not in (0, usual):
+            yield Problem(f"{section}.{name}", "has no effect without validation data in data.dev")
+
+
+def _start(config: Config) -> Iterator[Problem]:
+    start = config.training.init_from
+    if start is not None and os.path.realpath(start) == os.path.realpath(config.run_dir):
+        yield Problem(
+            "training.init_from", "is run_dir itself; a run resumes automatically, and a new run needs another run_dir"
+        )
+
+
+def _without_use(config: Config, given: Given) -> Iterator[Problem]:
+    """Keys that have no effect with the task."""
+    task = TASKS.known(config.task)
+    if task is None:
+        return
+    for key, instead in task.unused_in(config.task_options).items():
+        section, _, name = key.partition(".")
+        inside = given.get(section)
+        if (isinstance(inside, Mapping) and name in inside) if name else bool(inside):
+            yield Problem(key, f"has no effect with the task '{config.task}'{instead and f': {instead}'}")
+
+
+def without_unit(model: ModelConfig) -> str | None:
+    """Why `model.cell` has no effect; None where a layer may have that unit."""
+    architecture = MODELS.known(model.architecture)
+    reason: Callable[[ModelConfig], str | None] | None = getattr(architecture, "without_cell", None)
+    if reason is not None and not check_options(architecture, model.architecture_options, key="")[1]:
+        why = reason(model)
+        if why is not None:
+            return why
+    others = all(getattr(model, f"{side}_cell") not in (None, model.cell) for side in SIDES)
+    return "encoder_cell and decoder_cell are other units" if others else None
+
+
+def unused_unit_keys(model: ModelConfig) -> list[str]:
+    """`cell` and `cell_options` where they have no effect and their usual values, else nothing."""
+    usual = ModelConfig().cell
+    if model.cell != usual or without_unit(model) is None:
+        return []
+    options, _ = check_options(CELLS.get(usual), {}, key="")
+    return ["cell", "cell_options"] if model.cell_options in ({}, dataclasses.asdict(options)) else []
+
+
+def _idle_unit(config: Config, given: Given) -> Iterator[Problem]:
+    """A unit that no layer has. No error, because --set cannot take the keys out of a file."""
+    inside, why = given.get("model"), without_unit(config.model)
+    if why is None or not isinstance(inside, Mapping):
+        return
+    if "cell" in inside:
+        yield Problem("model.cell", f"'{config.model.cell}' has no effect: {why}")
+    if inside.get("cell_options"):
+        yield Problem("model.cell_options", f"has no effect: {why}")
+
+
+def _unread(config: Config, given: Given) -> Iterator[Problem]:
+    """Keys of the model with unusual values, which the architecture does not read."""
+    model, inside = config.model, given.get("model")
+    for name in getattr(MODELS.known(model.architecture), "unread", ()):
+        if isinstance(inside, Mapping) and inside.get(name, usual := getattr(ModelConfig(), name)) != usual:
+            yield Problem(f"model.{name}", f"has no effect with '{model.architecture}'")
+
+
+def _never_reached(config: Config) -> Iterator[Problem]:
+    """Events that never happen because training ends before them."""
+    training, end = config.training, config.training.max_steps
+    if end is None:
+        return
+    where = f"beyond training.max_steps ({end})"
+    consequences = {
+        "validate_every": "only the last update is validated",
+        "save_every": "only the last update is saved",
+        "sample_every": "no text is ever sampled",
+    }
+    for name, consequence in consequences.items():
+        idle = name == "validate_every" and not _has_validation(config)
+        if not idle and (getattr(training, name) or 0) > end:
+            yield Problem(f"training.{name}", f"{getattr(training, name)} is {where}: {consequence}")
+    warmup = training.schedule_options.get("warmup_steps", 0) * training.schedule_options.get("replicas", 1)
+    if warmup > end:
+        message = f"the rate grows until update {warmup}, {where}: it never reaches its highest value"
+        yield Problem("training.schedule_options.warmup_steps", message)
+
+
+def _odd_rate(config: Config) -> Iterator[Problem]:
+    training, found = config.training, _rates(config)
+    highest = None if found is None else getattr(found.options, "max_lr", None)
+    if found is not None and highest is not None and training.schedule != "cosine" and found.peak > highest:
+        message = f"{highest:g} cuts off the highest rate of '{training.schedule}', {found.peak:g}"
+        yield Problem("training.schedule_options.max_lr", message)
+    if training.skip_norm is not None and training.clip_norm >= training.skip_norm:
+        message = f"skips every update that training.clip_norm ({training.clip_norm:g}) would clip"
+        yield Problem("training.skip_norm", message)
+    patience = training.schedule_options.get("patience", 0)
+    if training.patience is not None and patience >= training.patience:
+        message = (
+            f"{patience} is not below training.patience ({training.patience}): training ends before the rate shrinks"
+        )
+        yield Problem("training.schedule_options.patience", message)
+
+
+def _equal_passes(config: Config) -> Iterator[Problem]:
+    """R-Drop without dropout, as far as the options of architectures show."""
+    model = config.model
+    others = (value for key, value in model.architecture_options.items() if key.endswith("dropout"))
+    if config.training.loss == "r_drop" and not any((model.dropout, model.recurrent_dropout, *others)):
+        yield Problem("training.loss", "'r_drop' compares two passes with different dropout, but model.dropout is 0")
+
+
+def _unused(config: Config) -> Iterator[Problem]:
+    """Keys that the other keys make useless."""
+    training, evaluation = config.training, config.evaluation
+    if training.sample_every is None and training.sample_sentences != TrainingConfig().sample_sentences:
+        yield Problem("training.sample_sentences", "has no effect without training.sample_every")
+    if training.average_last == 1:
+        yield Problem("training.average_last", "the mean of 1 checkpoint is that checkpoint")
+    if _has_validation(config) and not evaluation.metrics and evaluation.max_sentences is not None:
+        yield Problem("evaluation.max_sentences", "has no effect without evaluation.metrics: nothing is translated")
+    if training.batch_tokens is not None and training.batch_tokens <= config.data.max_length:
+        message = f"{training.batch_tokens} is not above data.max_length ({config.data.max_length}): "
+        yield Problem("training.batch_tokens", f"{message}longer sentences are batches by themselves")
+    if config.data.monolingual is None and config.data.monolingual_tag != DataConfig().monolingual_tag:
+        yield Problem("data.monolingual_tag", "has no effect without data.monolingual")
+
+
+def _same_text(data: DataConfig) -> Iterator[Problem]:
+    trained = [*_listed(data.train), *_listed(data.monolingual)]
+    for name in ("dev", "test"):
+        for prefix in _listed(getattr(data, name)):
+            if prefix in trained:
+                yield Problem(f"data.{name}", f"'{prefix}' is also training text, so scores on it mean little")

@@ -1,22 +1,23 @@
-"""Load YAML text and overrides into a validated Config; all mistakes are reported at once."""
+"""Load YAML text and overrides into a validated Config, and write it; all mistakes are reported at once. Plugins, and
+the configurations that come with nmt."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
+import importlib.util
 import logging
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from nmt.config.bundled import bundled_names, bundled_path
-from nmt.config.checks import complete, cross_checks
-from nmt.config.contradictions import contradictions, odd_settings, unused_unit_keys
+from nmt.config.checks import complete, contradictions, cross_checks, odd_settings, unused_unit_keys
 from nmt.config.located import located
-from nmt.config.plugins import import_plugins, plugin_problems
 from nmt.config.problems import (
     SET,
     MissingPluginError,
@@ -29,8 +30,9 @@ from nmt.config.schema import SECTIONS, Config
 from nmt.config.upgrade import FORMAT, KEY, UNMARKED, is_newer, upgrade
 from nmt.config.yaml12 import Document, read_yaml, write_yaml
 from nmt.errors import ConfigError, DataError, missing, near_miss, shown
-from nmt.files import LARGEST_CONFIG, open_model_file
+from nmt.files import LARGEST_CONFIG, open_model_file, reason, unused_name, write_new
 from nmt.light.encodings import not_utf8
+from nmt.plugin_errors import PREFIX, import_line, worded
 from nmt.registry import TASKS
 from nmt.system import expanded
 
@@ -316,3 +318,125 @@ def _provisional(raw: Mapping[str, Any], error: ValidationError) -> Config | Non
         return _ADAPTER.validate_python(kept)
     except ValidationError:
         return None
+
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def _folder() -> Path:
+    """`configs` inside the installed package, or at the top of a checkout."""
+    installed = _PACKAGE / "configs"
+    return installed if installed.is_dir() else _PACKAGE.parent / "configs"
+
+
+def bundled_path(name: str) -> Path | None:
+    """The bundled configuration of that file name, or None."""
+    return _folder() / name if name in bundled_names() else None
+
+
+def bundled_names() -> list[str]:
+    """File names of all bundled configurations, sorted."""
+    return sorted(path.name for path in _folder().glob("*.yaml"))
+
+
+def bundled_descriptions() -> dict[str, str]:
+    """What each bundled configuration trains, in the words of its first line, by name."""
+    lines = {name: (_folder() / name).read_text(encoding="utf-8").partition("\n")[0] for name in bundled_names()}
+    return {name: line.removeprefix("# ") for name, line in lines.items()}
+
+
+_PLUGINS = "plugins"
+
+
+def plugin_problems(paths: Sequence[str | Path], *, key: str) -> list[Problem]:
+    """Import each file once; return a problem of `key` for each one that is missing or fails."""
+    problems = []
+    for path in paths:
+        try:
+            import_plugins([path])
+        except ConfigError as error:
+            message = str(error).removeprefix(f"{_PLUGINS}: ")
+            problems.append(Problem(key, message, failed_plugin=True, cause=error.__cause__))
+    return problems
+
+
+def import_plugins(paths: Sequence[str | Path]) -> None:
+    """Import each file once; raise ConfigError naming the file that is missing or fails.
+
+    Paths are relative to the current directory.
+    """
+    for path in paths:
+        _import_plugin(Path(path))
+
+
+def _import_plugin(path: Path) -> None:
+    if not path.is_file():
+        raise ConfigError(f"{_PLUGINS}: {missing(path)}")
+    # The name is made from the full path: two plugins of the same file name do not collide.
+    name = f"{PREFIX}{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{_PLUGINS}: {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        # Show any error raised by a user's file to the user, as one line.
+        del sys.modules[name]
+        line = import_line(error, module=name, path=str(path))
+        place = f"{path}" if line is None else f"{path}, line {line}"
+        raise ConfigError(
+            f"{_PLUGINS}: {place}: {error if isinstance(error, ConfigError) else worded(error)}"
+        ) from error
+
+
+def write_config(path: Path, config: Config, *, name: Path | None = None) -> None:
+    """Replace the file `path` by `config` in one step, after reading back what was written and comparing it.
+
+    `name` is the file's later name, for errors, if its directory will be renamed.
+
+    Raises:
+        ConfigError: the configuration holds a value that no file can hold, such as an option of a type that YAML lacks;
+            an existing file stays.
+        DataError: the file cannot be written.
+    """
+    content = dump(config).encode("utf-8")
+    temporary, name = unused_name(path), name or path
+    try:
+        write_new(temporary, content)
+        _check_equal(temporary, config, path=name)
+        temporary.replace(path)
+    except OSError as error:
+        raise DataError(f"{name}: cannot be written ({reason(error)})") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _check_equal(written: Path, config: Config, *, path: Path) -> None:
+    try:
+        again = load_saved(written)  # its plugins are here already
+    except ConfigError as error:
+        why = str(error).replace(str(written), str(path))
+        raise ConfigError(f"{path}: this configuration would not load again once it is saved: {why}") from error
+    # Defaults are already filled in, unless a program created the configuration.
+    before, after = (_flat(dataclasses.asdict(each)) for each in (complete(config)[0], again))
+    if different := [key for key in (*before, *after) if before.get(key) != after.get(key)]:
+        key = different[0]
+        values = f"{before.get(key, 'nothing')} would load as {after.get(key, 'nothing')}"
+        raise ConfigError(f"{path}: this configuration would not load back equal once it is saved: {key}: {values}")
+
+
+def _flat(sections: dict[str, Any], *, prefix: str = "") -> dict[str, str]:
+    """Each key with its value in YAML, in which a tuple is a list and NaN equals itself."""
+    flat: dict[str, str] = {}
+    for name, value in sections.items():
+        key = f"{prefix}{name}"
+        flat |= _flat(value, prefix=f"{key}.") if isinstance(value, dict) and value else {key: _written(value)}
+    return flat
+
+
+def _written(value: Any) -> str:
+    return write_yaml(value).removesuffix("\n...\n").strip()

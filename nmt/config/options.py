@@ -1,21 +1,26 @@
-"""Validation of a component's own options against the `Options` dataclass it declares."""
+"""Options: of components, checked against the `Options` dataclass that each declares; lists of components, each a name
+or a mapping of a name to its options; and those of the search, changed by a command line or a program."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from nmt.config.problems import Problem, type_problems
+from nmt.config.schema import AUTO, DecodingConfig
 from nmt.errors import ConfigError, SettingError, shown
+from nmt.light.options import OPTIONS
 from nmt.limits import LARGEST, MOST
 from nmt.plugin_errors import shown_path
+from nmt.registry import SEARCHES, Registry
 
 
 @cache
@@ -77,3 +82,110 @@ def _beyond(value: object) -> str | None:
     if isinstance(value, float) and LARGEST < abs(value) < math.inf:
         return f"must be at most {LARGEST:g}" if value > 0 else f"must be at least {-LARGEST:g}"
     return "is not a number" if isinstance(value, float) and math.isnan(value) else None
+
+
+Entry = str | dict[Any, Any]
+
+
+class Choice(NamedTuple):
+    """A component by its name in the registry, and the options given for it."""
+
+    name: str
+    options: Mapping[str, Any]
+
+
+def choices(entries: Iterable[Entry]) -> list[Choice]:
+    """The components of the entries, in order; `{name: null}` has no options."""
+    return [
+        Choice(name, {} if options is None else options)
+        for entry in entries
+        for name, options in ({entry: None} if isinstance(entry, str) else entry).items()
+    ]
+
+
+def complete_choices(
+    entries: Iterable[Entry], registry: Registry[Any], *, key: str, told_apart: str
+) -> tuple[list[Entry], list[Problem]]:
+    """Look up the components, check their options and write defaults into the entries that have options.
+
+    `key` is the key of the list. Each name may occur only once: `told_apart` words what is distinguished by names.
+    """
+    entries, completed, problems = list(entries), list[Entry](), list[Problem]()
+    for entry in entries:
+        if isinstance(entry, dict) and len(entry) != 1:
+            one = f"one {registry.kind} with its options"
+            problems.append(Problem(key, f"{entry!r} is not {one}; write one entry for each"))
+            completed.append(entry)
+            continue
+        ((name, options),) = choices([entry])
+        built, wrong = _checked_choice(name, options, registry, key=key)
+        problems += wrong
+        with_options = isinstance(entry, dict) and built is not None
+        completed.append({name: dataclasses.asdict(built)} if with_options else entry)
+    for name, count in Counter(choice.name for choice in choices(entries)).items():
+        if count > 1:
+            problems.append(Problem(key, f"'{name}' is listed {count} times, but {told_apart} by these names"))
+    return completed, problems
+
+
+def _checked_choice(name: str, options: Any, registry: Registry[Any], *, key: str) -> tuple[Any, list[Problem]]:
+    """The options of a component (None if something is wrong), and the problems."""
+    if name not in registry.names():
+        return None, [Problem(key, registry.unknown(name), component=registry.described(name))]
+    key = f"{key}.{name}"
+    if not isinstance(options, Mapping):
+        return None, [Problem(key, f"{options!r} is not a mapping of options to values")]
+    return check_options(registry.get(name), options, key=key)
+
+
+def changed_decoding(
+    saved: DecodingConfig,
+    changes: Mapping[str, Any],
+    *,
+    option: Callable[[str], str] = str,
+    say: Callable[[str], object] | None = None,
+) -> DecodingConfig:
+    """`saved` with the keys in `changes` (of the section `decoding`) replaced.
+
+    A search other than the saved one starts from its own default options, and with the beam size that it needs. If more
+    translations are wanted than a search finds with this beam, the beam is widened and `say` is called with one line.
+    `option` gives the user's name of a key. Raises ConfigError for keys and values that are not allowed or do not go
+    together.
+    """
+    if changes.get("language_model", "") is None:
+        changes = {"language_model_weight": None, **changes}  # the saved weight was for the saved language model
+    try:
+        decoding = dataclasses.replace(saved, **changes)
+    except ValidationError as error:
+        known = [field.name for field in dataclasses.fields(DecodingConfig)]
+        problems = type_problems(error, known=known)
+        raise SettingError(*((option(problem.key), problem.message) for problem in problems)) from None
+    if decoding.chosen_search not in SEARCHES.names():
+        raise SettingError((option("search"), SEARCHES.unknown(decoding.search, also=(AUTO,))))
+    if decoding.chosen_search != saved.chosen_search and "search_options" not in changes:
+        decoding = dataclasses.replace(decoding, search_options={})  # the saved ones were for the saved search
+    search = SEARCHES.get(decoding.chosen_search)
+    if "search" in changes and "beam_size" not in changes and search.only_beam_size is not None:
+        decoding = dataclasses.replace(decoding, beam_size=search.only_beam_size)
+    most = search.largest_n_best(decoding)
+    if decoding.n_best <= most:
+        return decoding
+    if "n_best" not in changes:
+        return dataclasses.replace(decoding, n_best=most)  # the saved n_best was for the saved search and beam
+    return _widened(decoding, name=option("n_best"), say=say)
+
+
+def _widened(decoding: DecodingConfig, *, name: str, say: Callable[[str], object] | None) -> DecodingConfig:
+    """`decoding` with a beam of n_best hypotheses, or the next size that the search can divide."""
+    wanted, widest = decoding.n_best, int(OPTIONS["beam_size"].most)
+    wider = dataclasses.replace(decoding, beam_size=min(wanted, widest))
+    search = SEARCHES.get(wider.chosen_search)
+    most = search.largest_n_best(wider)
+    if most < wanted:
+        raise ConfigError(f"{name} {wanted}: search '{wider.chosen_search}' finds at most {most} per sentence")
+    sizes = range(wanted, min(2 * wanted, widest) + 1)
+    candidates = (dataclasses.replace(decoding, beam_size=size) for size in sizes)
+    wider = next((candidate for candidate in candidates if not search.problems(candidate)), wider)
+    if say is not None:
+        say(f"{name} {wanted} widens the beam from {decoding.beam_size} to {wider.beam_size}")
+    return wider

@@ -1,17 +1,21 @@
-"""Messages about mistakes in a configuration: full key, value, what is allowed, near miss."""
+"""Messages about mistakes in a configuration: full key, value, what is allowed, near miss; for an unknown key also
+another section or another toolkit's name."""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
 from nmt.config.schema import SECTIONS, Config
-from nmt.config.suggest import unknown_key
-from nmt.errors import ConfigError, printable, refused, shown
+from nmt.errors import ConfigError, near_miss, plain, printable, refused, shown
+from nmt.light.options import OPTIONS
+from nmt.registry import CELLS, INITIALIZERS, LOSSES, MODELS, OPTIMIZERS, SCHEDULES, SEARCHES, TOKENIZERS, Registry
 
 _UNION_MEMBER = re.compile(r"^(constrained-|function-|list\[|dict\[|int$|float$|str$|none|literal\[)")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -140,3 +144,150 @@ def _advice(value: Any, kind: str) -> str:
     if kind in ("int_type", "int_from_float") and isinstance(value, float) and value.is_integer() and value < 1e15:
         return f"; write {int(value)}"
     return ""
+
+
+_LONGEST_LIST = 80
+"""Longest list of allowed keys in characters; for a longer one, see the reference."""
+
+_FEW = 2
+"""Most components listed for one option."""
+_SIMILAR = 0.8
+"""How alike a key in another place must be, from 0 to 1."""
+
+_OPTIONS: dict[str, Registry[Any]] = {
+    "model.architecture_options": MODELS,
+    "model.cell_options": CELLS,
+    "model.initializer_options": INITIALIZERS,
+    "data.tokenizer_options": TOKENIZERS,
+    "training.loss_options": LOSSES,
+    "training.optimizer_options": OPTIMIZERS,
+    "training.schedule_options": SCHEDULES,
+    "decoding.search_options": SEARCHES,
+}
+"""The keys that hold options of components."""
+
+_MEANT: dict[str, str] = {
+    "run_dir": "model_dir output_dir save_dir out_dir workdir",
+    "seed": "random_seed rng_seed",
+    "kernels": "use_triton",
+    "model.architecture": "arch model_name",
+    "model.cell": "rnn_type rnn_cell cell_type unit",
+    "model.hidden_size": "hidden hidden_dim rnn_size rnn_hidden rnn_num_hidden dec_rnn_size",
+    "model.encoder_hidden_size": "enc_rnn_size encoder_hidden_dim",
+    "model.embedding_size": "embed_size emb_size emb_dim embed_dim embedding_dim word_vec_size d_model model_dim",
+    "model.encoder_layers": "enc_layers num_encoder_layer num_encoder_layers",
+    "model.decoder_layers": "dec_layers num_decoder_layer num_decoder_layers",
+    "model.attention_heads model.architecture_options.heads": "num_heads",
+    "model.architecture_options.encoder_feed_forward model.architecture_options.decoder_feed_forward":
+        "ff_size ffn_dim ffn_size feed_forward_size transformer_ff transformer_dim_ffn",
+    "model.tie_embeddings": "tied_embeddings share_embeddings weight_tying weight_tying_type shared_source_target",
+    "model.initializer": "init initialization",
+    "data.source_language": "src src_lang source_lang source",
+    "data.target_language": "tgt trg tgt_lang target_lang target",
+    "data.train": "train_file train_files train_data training_data corpus",
+    "data.monolingual": "backtranslated back_translation backtranslation bt_data synthetic mono",
+    "data.monolingual_tag": "bt_tag tag",
+    "data.dev": "valid validation dev_file dev_data valid_data",
+    "data.test": "test_file test_data",
+    "data.max_length": "max_len max_seq_len max_sent_length",
+    "data.tokenizer_options.vocab_size": "src_vocab_size tgt_vocab_size",
+    "data.tokenizer_options.bpe_dropout data.tokenizer_options.unigram_alpha":
+        "subword_alpha src_subword_alpha tgt_subword_alpha sentencepiece_alphas subword_regularization",
+    "data.workers": "num_workers n_workers",
+    "training.max_steps": "max_updates max_update train_steps max_training_steps updates steps num_steps",
+    "training.max_epochs": "epochs epoches max_epoch num_epochs max_num_epochs",
+    "training.init_from": "pretrained load_model finetune_from_model params",
+    "training.batch_tokens": "token_size max_tokens",
+    "training.batch_tokens training.batch_sentences": "batch_size",
+    "training.accumulate": "update_cycle update_freq update_interval batch_multiplier accum_count grad_accum",
+    "training.lr": "learning_rate lrate initial_learning_rate",
+    "training.schedule": "scheduler scheduling lr_scheduler lr_schedule lrate_strategy learning_rate_scheduler_type",
+    "training.schedule_options.warmup_steps": "warmup warmup_updates learning_rate_warmup",
+    "training.schedule_options.min_lr": "min_lrate learning_rate_min stop_min_lr",
+    "training.schedule_options.max_lr": "max_lrate",
+    "training.clip_norm": "clip_grad_norm clip_gradient max_grad_norm gradient_clipping",
+    "training.label_smoothing": "label_smooth",
+    "training.precision": "fp16 bf16 amp dtype",
+    "training.ema_decay": "ema",
+    "training.log_every": "disp_freq logging_freq log_interval report_every",
+    "training.validate_every": "eval_freq validation_freq valid_steps validate_interval eval_every",
+    "training.save_every": "save_freq save_interval checkpoint_interval save_checkpoint_steps",
+    "training.keep_last": "keep_checkpoint checkpoints keep_last_ckpts keep_last_params",
+    "training.keep_best": "keep_best_ckpts best_checkpoints",
+    "training.patience": "early_stopping early_stopping_patience estop_patience max_num_checkpoint_not_improved",
+} | {f"decoding.{name}": " ".join(option.also) for name, option in OPTIONS.items() if option.also}  # fmt: skip
+OTHER_NAMES: Final = MappingProxyType(
+    {name: tuple(keys.split()) for keys, names in _MEANT.items() for name in names.split()}
+)
+"""Names that JoeyNMT, fairseq, Sockeye, OpenNMT-py and Zero have for some keys, and the full keys."""
+
+
+def unknown_key(key: str, beside: Sequence[str]) -> str:
+    """The message about the unknown `key`, full and with dots; `beside` are the known keys of the same section."""
+    section, _, name = key.rpartition(".")
+    own = next((other for other in beside if plain(other) == plain(name)), None)
+    if own is not None:
+        return f"unknown key. Did you mean '{own}'?"
+    if _exists(key.split(".")):
+        where, _, last = key.rpartition(".")
+        return f"unknown key. Write it into the section: '{where}: {{{last}: ...}}'"
+    having = _components(section, name)
+    if having:
+        return f"unknown key. Only {', '.join(having)} {'have' if len(having) > 1 else 'has'} it."
+    meant = _elsewhere(plain(name)) or OTHER_NAMES.get(plain(name)) or _similar(plain(name), beside)
+    if meant:
+        return "unknown key. Did you mean " + " or ".join(_described(other, section) for other in meant) + "?"
+    if hint := near_miss(name, beside):
+        return f"unknown key.{hint}"
+    allowed = ", ".join(sorted(beside)) or "none"
+    return f"unknown key. {f'Allowed: {allowed}.' if len(allowed) <= _LONGEST_LIST else 'See docs/configuration.md.'}"
+
+
+def _described(key: str, section: str) -> str:
+    above, _, name = key.rpartition(".")
+    if above == section:
+        return f"'{name}'"
+    having = _components(above, name)
+    registry = _OPTIONS.get(above)
+    return f"'{key}'" + (f" (of {', '.join(having)})" if registry and len(having) <= _FEW else "")
+
+
+def _exists(path: Sequence[str]) -> bool:
+    """Whether a key that was written with dots in its name, as for `--set`, is a key of a section."""
+    return len(path) == 2 and path[0] in SECTIONS and path[1] in _names(SECTIONS[path[0]])
+
+
+def _elsewhere(name: str) -> list[str]:
+    """Full keys with this name: in the sections, otherwise among the options of components."""
+    found = [name] if name in _names(Config) else []
+    found += [f"{section}.{name}" for section, keys in SECTIONS.items() if name in _names(keys)]
+    return found or [f"{where}.{name}" for where in _OPTIONS if _components(where, name)]
+
+
+def _components(where: str, name: str) -> list[str]:
+    """The components whose options belong at `where` and that have an option of this name."""
+    for side in ("encoder_", "decoder_"):
+        where = where.replace(side, "")
+    registry = _OPTIONS.get(where)
+    if registry is None:
+        return []
+    members = ((member, getattr(registry.get(member), "Options", None)) for member in registry.names())
+    return [member for member, options in members if options is not None and name in _names(options)]
+
+
+def _similar(name: str, beside: Sequence[str]) -> list[str]:
+    """Full keys of other sections that are more similar to `name` than any key of the same section."""
+    words = {*_names(Config), *(word for keys in SECTIONS.values() for word in _names(keys)), *_all_options()}
+    close = difflib.get_close_matches(name, sorted(words - set(beside)), n=1, cutoff=_SIMILAR)
+    if not close or difflib.get_close_matches(name, [*beside, *close], n=1) != close:
+        return []
+    return _elsewhere(close[0])
+
+
+def _all_options() -> set[str]:
+    members = [registry.get(name) for registry in _OPTIONS.values() for name in registry.names()]
+    return {word for member in members if hasattr(member, "Options") for word in _names(member.Options)}
+
+
+def _names(section: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(section)]

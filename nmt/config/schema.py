@@ -11,13 +11,19 @@ import dataclasses
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, Strict
+from pydantic import AfterValidator, ConfigDict, Field, Strict
 from pydantic.dataclasses import dataclass
 
-from nmt.config.paths import FilePath, ModelPath
 from nmt.light.options import AUTO as AUTO  # the search is chosen by the beam size
 from nmt.light.options import OPTIONS, Option
 from nmt.limits import DEEPEST, HIGHEST_RATE, LARGEST, MOST, MOST_WORKERS, WIDEST
+from nmt.system import expanded
+
+FilePath = Annotated[str, Strict(), Field(min_length=1), AfterValidator(expanded)]
+"""The name of a file or directory, or a common prefix of several: text that is not empty, in which `~` is the home
+directory."""
+ModelPath = Annotated[FilePath, "model"]
+"""The name of the directory of a model."""
 
 STRICT = ConfigDict(extra="forbid")
 

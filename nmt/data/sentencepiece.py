@@ -17,7 +17,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 import sentencepiece
 
-from nmt.config.paths import FilePath
+from nmt.config.schema import FilePath
 from nmt.data.corpus import SIDES
 from nmt.data.text import read_lines, sample_lines
 from nmt.data.tokenizer import Sides, Span, Tokenizer, on_one_line, printable_ids

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.config.paths import FilePath
+from nmt.config.schema import FilePath
 from nmt.data.text import read_lines
 from nmt.data.tokenizer import Span, Tokenizer, on_one_line, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, Vocabulary

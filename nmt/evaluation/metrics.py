@@ -18,7 +18,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt.config import component_options
-from nmt.config.chosen import choices
+from nmt.config.options import choices
 from nmt.config.schema import EvaluationConfig
 from nmt.data.matching import are_unspaced
 from nmt.errors import ConfigError, DataError, counted, refused, say_once

@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from nmt.config.changed import changed_decoding
+from nmt.config.options import changed_decoding
 from nmt.data import EOS, Tokenizer
 from nmt.data.sentences import lines_of_all
 from nmt.data.tokenizer import on_one_line

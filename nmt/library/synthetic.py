@@ -140,7 +140,7 @@ def _make(
     before_torch()
     translator = model if isinstance(model, Translator) else load(model)
     try:
-        from nmt.config.changed import changed_decoding
+        from nmt.config.options import changed_decoding
         from nmt.registry import TOKENIZERS
         from nmt.synthetic.record import Work
         from nmt.synthetic.texts import Texts, files_to_translate

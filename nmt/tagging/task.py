@@ -12,8 +12,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from nmt.config.paths import FilePath
-from nmt.config.schema import Config
+from nmt.config.schema import Config, FilePath
 from nmt.data import Tokenizer
 from nmt.data.corpus import FlatSentences, flat
 from nmt.data.prepare import known_files, make_tokenizer

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from torch import Tensor
 
 from nmt.config import component_options
-from nmt.config.chosen import Choice, choices
+from nmt.config.options import Choice, choices
 from nmt.config.schema import Config
 from nmt.errors import NmtError
 from nmt.models.base import Seq2Seq

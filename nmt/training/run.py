@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from nmt.config import dump, load_saved, write_config
-from nmt.config.chosen import choices
 from nmt.config.located import anchored
+from nmt.config.options import choices
 from nmt.config.schema import Config
 from nmt.data.saved_tokenizer import has_checksums, write_checksums
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, counted

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from nmt.config import component_options, dump, load_saved
-from nmt.config.chosen import choices
 from nmt.config.located import anchored
+from nmt.config.options import choices
 from nmt.config.schema import Config, TrainingConfig
 from nmt.data import Tokenizer, load_tokenizer
 from nmt.data.text_facts import ValidationFacts

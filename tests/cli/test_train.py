@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from nmt.cli import train
-from nmt.config.bundled import bundled_names
+from nmt.config.load import bundled_names
 from nmt.errors import CheckpointError
 from nmt.registry import CELLS
 from nmt.training.run_dir import locked

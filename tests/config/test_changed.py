@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nmt.config.changed import changed_decoding
+from nmt.config.options import changed_decoding
 from nmt.config.schema import DecodingConfig
 from nmt.errors import ConfigError
 

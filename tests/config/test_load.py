@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from nmt.config import Config, dump, load_config, load_saved
-from nmt.config.bundled import bundled_names
+from nmt.config.load import bundled_names
 from nmt.errors import ConfigError
 from nmt.registry import CELLS
 from nmt.units import unit_of

@@ -13,7 +13,7 @@ import yaml
 from nmt.cli import train
 from nmt.config import load_config, load_saved
 from nmt.config.load import dump
-from nmt.config.suggest import OTHER_NAMES, unknown_key
+from nmt.config.problems import OTHER_NAMES, unknown_key
 from nmt.errors import ConfigError, DataError, near_miss
 from nmt.registry import CELLS
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.config.plugins import import_plugins
+from nmt.config.load import import_plugins
 from nmt.errors import ConfigError
 from nmt.kernel_check import needs
 from nmt.kernel_check.cases import CHECKS

@@ -14,7 +14,7 @@ import sentencepiece
 import yaml
 
 from nmt.config import load_config
-from nmt.config.bundled import bundled_names
+from nmt.config.load import bundled_names
 from nmt.config.schema import EvaluationConfig
 from nmt.data.prepare import prepare
 from nmt.data.vocabulary import SPECIAL_TOKENS

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.classification.model import FIRST_LABEL, Texts
 from nmt.config import load_config
-from nmt.config.bundled import bundled_names
+from nmt.config.load import bundled_names
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.tagging.model import Sentences
