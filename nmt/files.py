@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from nmt.errors import ConfigError, UnreadableError
 from nmt.light.output import Written, hold, temporary_name
@@ -141,6 +142,15 @@ def read_inside(path: Path, *, within: Path, largest: int) -> bytes:
     """The content of a file in the directory `within`; OSError as `open_inside`, and for more than `largest` bytes."""
     with open_inside(path, within=within) as stream:
         return read_bounded(stream, largest=largest)
+
+
+def remembered(file: Path) -> dict[str, Any]:
+    """The JSON object in a file of ours that only saves work; an empty one where the file is missing or damaged."""
+    try:
+        found = json.loads(read_inside(file, within=file.parent, largest=LARGEST_RECORD))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def read_bounded(stream: BinaryIO, *, largest: int) -> bytes:

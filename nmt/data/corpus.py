@@ -20,7 +20,16 @@ from nmt.config.schema import DataConfig
 from nmt.data.vocabulary import PAD
 from nmt.data.work import Advance, no_progress
 from nmt.errors import DataError, counted
-from nmt.files import LARGEST_RECORD, file_identity, new_directory, open_inside, read_inside, reason, replace_text
+from nmt.files import (
+    LARGEST_RECORD,
+    file_identity,
+    new_directory,
+    open_inside,
+    read_inside,
+    reason,
+    remembered,
+    replace_text,
+)
 
 _EXAMPLES = 5
 META = "corpus.json"
@@ -316,7 +325,7 @@ def damaged_file(folder: Path, *, advance: Advance = no_progress) -> Path | None
     damaged = _first_wrong(unverified, sums, advance)
     if damaged is None and unverified:
         with contextlib.suppress(OSError):  # a cache that may only be read is verified at each start
-            replace_text(folder / VERIFIED, json.dumps({**_remembered(folder), **identities}, indent=1))
+            replace_text(folder / VERIFIED, json.dumps({**remembered(folder / VERIFIED), **identities}, indent=1))
     return damaged
 
 
@@ -348,7 +357,7 @@ def _crc32(path: Path, advance: Advance) -> int:
 
 
 def _unverified(folder: Path, sums: Iterable[str]) -> list[Path]:
-    known = _remembered(folder)
+    known = remembered(folder / VERIFIED)
     return [folder / name for name in sums if known.get(name) != list(file_identity(folder / name) or ())]
 
 
@@ -359,14 +368,6 @@ def _sums(folder: Path) -> dict[str, int]:
         return {Path(name).name: int(value) for name, value in meta.get("crc32", {}).items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise DataError(f"{folder / META}: damaged ({error})") from error
-
-
-def _remembered(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_inside(folder / VERIFIED, within=folder, largest=LARGEST_RECORD))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 @contextmanager

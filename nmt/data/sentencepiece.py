@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import os
@@ -24,7 +23,7 @@ from nmt.data.tokenizer import Sides, Span, Tokenizer, on_one_line, printable_id
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
 from nmt.data.work import in_child
 from nmt.errors import CheckpointError, ConfigError, DataError
-from nmt.files import LARGEST_VOCABULARY, open_regular, read_bounded, read_inside, temporary_directory
+from nmt.files import LARGEST_VOCABULARY, open_inside, open_regular, read_bounded, temporary_directory
 from nmt.ops.subwords import Alphabet, MergeDropout, PathSampling, Splitter, Table
 from nmt.registry import TOKENIZERS
 
@@ -232,7 +231,7 @@ class SentencePieceTokenizer(Tokenizer):
     def load(cls, folder: Path, *, options: SentencePieceOptions) -> SentencePieceTokenizer:
         files = (_JOINT_FILE, _JOINT_FILE) if options.joint else (_SOURCE_FILE, _TARGET_FILE)
         try:
-            source, target = (_saved_model(folder / file) for file in files)
+            source, target = (_read_model(folder / file, within=folder) for file in files)
         except DataError as error:
             raise CheckpointError(f"the saved tokenizer cannot be used: {error}") from error
         return cls(source, target, options=options)
@@ -243,15 +242,15 @@ class SentencePieceTokenizer(Tokenizer):
     ) -> SentencePieceTokenizer:
         if options.joint:
             rule = options.rule_of("target")
-            both = _given(options.source_model) or _train_model([source, target], rule, options=options, seed=seed)
+            both = _given(options.source_model) or in_child(_train_model, [source, target], rule, options, seed)
             return cls(both, both, options=options)
-        return cls(
-            _given(options.source_model)
-            or _train_model([source], options.rule_of("source"), options=options, seed=seed),
-            _given(options.target_model)
-            or _train_model([target], options.rule_of("target"), options=options, seed=seed),
-            options=options,
+        first, second = (
+            _given(model) or in_child(_train_model, [files], options.rule_of(side), options, seed)
+            for side, model, files in zip(
+                SIDES, (options.source_model, options.target_model), (source, target), strict=True
+            )
         )
+        return cls(first, second, options=options)
 
     @classmethod
     def inputs(cls, source: Sequence[Path], target: Sequence[Path], *, options: SentencePieceOptions) -> list[Path]:
@@ -327,30 +326,16 @@ def _given(path: str | None) -> bytes | None:
     return None if path is None else _read_model(Path(path))
 
 
-def _read_model(path: Path) -> bytes:
-    """The bytes of a SentencePiece model file named by the user, wherever it is; DataError as `_checked`."""
-    with _errors(path), open_regular(path) as stream:
-        content = read_bounded(stream, largest=LARGEST_VOCABULARY)
-    return _checked(content, path)
+def _read_model(path: Path, *, within: Path | None = None) -> bytes:
+    """The bytes of a model file, which the user has named or which lies in the directory `within`.
 
-
-def _saved_model(path: Path) -> bytes:
-    """The bytes of a model in the directory of a saved tokenizer; DataError as `_checked`."""
-    with _errors(path):
-        content = read_inside(path, within=path.parent, largest=LARGEST_VOCABULARY)
-    return _checked(content, path)
-
-
-@contextlib.contextmanager
-def _errors(path: Path) -> Iterator[None]:
+    Raises DataError for what is no SentencePiece model with our special ids and pieces that are text.
+    """
     try:
-        yield
+        with open_regular(path) if within is None else open_inside(path, within=within) as stream:
+            proto = read_bounded(stream, largest=LARGEST_VOCABULARY)
     except OSError as error:
         raise DataError(f"{path}: cannot read the SentencePiece model ({error.strerror})") from error
-
-
-def _checked(proto: bytes, path: Path) -> bytes:
-    """`proto`, if it is a SentencePiece model with our special ids and pieces that are text; DataError otherwise."""
     try:
         model = sentencepiece.SentencePieceProcessor(model_proto=proto)
         if not proto:  # which SentencePiece takes for a model without pieces
@@ -371,24 +356,21 @@ def _checked(proto: bytes, path: Path) -> bytes:
     return proto
 
 
-def _train_model(sides: Sequence[Sequence[Path]], rule: str, *, options: SentencePieceOptions, seed: int) -> bytes:
-    """Train one model on the files of one or two languages, with a rule of normalisation; returns it serialised."""
-    return in_child(_train_here, sides, rule, options, seed)
+def _train_model(sides: Sequence[Sequence[Path]], rule: str, options: SentencePieceOptions, seed: int) -> bytes:
+    """Train one model on the files of one or two languages, with a rule of normalisation; returns it serialised.
 
-
-def _train_here(sides: Sequence[Sequence[Path]], rule: str, options: SentencePieceOptions, seed: int) -> bytes:
-    """Train a model in this process; signals cannot interrupt it.
-
-    The model keeps the name of its file of rules, which must be the same in every process that trains it.
+    It goes to a child process, for signals cannot interrupt it. The model keeps the name of its file of rules, which
+    must be the same in every process that trains it.
     """
     model = io.BytesIO()
     sides = [[path.absolute() for path in files] for files in sides]
-    try:
-        with temporary_directory("nmt-sentencepiece") as folder:
-            os.chdir(folder)
-            return _trained(sides, options, seed, model, _rule(rule, Path("nfc.tsv")))
-    except RuntimeError as error:
-        _explain(error, options.vocab_size)
+    with temporary_directory("nmt-sentencepiece") as folder:
+        os.chdir(folder)
+        try:
+            _train(sides, options, seed, model, _rule(rule, Path("nfc.tsv")))
+        except RuntimeError as error:
+            _explain(error, options.vocab_size)
+    return model.getvalue()
 
 
 def _rule(name: str, file: Path) -> dict[str, Any]:
@@ -423,9 +405,9 @@ def _compositions() -> dict[str, str]:
     return found
 
 
-def _trained(
+def _train(
     sides: Sequence[Sequence[Path]], options: SentencePieceOptions, seed: int, model: io.BytesIO, rule: dict[str, Any]
-) -> bytes:
+) -> None:
     sentencepiece.SentencePieceTrainer.train(
         # Passed line by line, as our own reader splits them: SentencePiece's reader knows other line ends.
         sentence_iterator=_training_lines(sides, sample_size=options.sample_size, seed=seed),
@@ -450,7 +432,6 @@ def _trained(
         max_sentence_length=_LONGEST,
         minloglevel=2,
     )
-    return model.getvalue()
 
 
 def _explain(error: RuntimeError, vocab_size: int) -> NoReturn:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from nmt.data.text import LONGEST_LINE, FilePair, ParallelText, nothing_in, read_lines, unequal
 from nmt.data.work import Advance, no_progress
 from nmt.errors import DataError
-from nmt.files import LARGEST_RECORD, file_identity, read_inside, reason, replace_text
+from nmt.files import file_identity, reason, remembered, replace_text
 from nmt.light.encodings import is_wide
 
 _BLOCK = 1 << 20
@@ -46,7 +46,7 @@ class KnownFiles:
     def __init__(self, file: Path) -> None:
         """`file`: where the facts are remembered, by `save`."""
         self._file = file
-        self._remembered = _read(file)
+        self._remembered = remembered(file)
         self._facts: dict[Path, FileFacts] = {}
 
     def unread_bytes(self, paths: Sequence[Path]) -> int:
@@ -154,14 +154,6 @@ def _size(path: Path) -> int:
 
 def _name(path: Path) -> str:
     return str(path.absolute())
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_inside(file, within=file.parent, largest=LARGEST_RECORD))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 class ValidationFacts(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import multiprocessing
 import os
 import queue
@@ -28,6 +29,8 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
+_KILLED = "a process that prepares the text was killed, perhaps for lack of memory"
+_KILLED_ENCODING = "a process that encodes text was killed, perhaps for lack of memory; lower data.workers"
 Advance = Callable[[int], object]
 """Called with the work done since its last call."""
 
@@ -140,31 +143,14 @@ def in_child(function: Callable[..., T], *arguments: Any) -> T:
     Raises:
         DataError: the child was killed.
     """
-    context: Any = process_context()
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_call, args=(sender, os.getpid(), function, arguments), daemon=True)
-    child.start()
-    sender.close()
-    try:
-        result, error = receiver.recv()
-    except EOFError:
-        raise DataError("a process that prepares the text was killed, perhaps for lack of memory") from None
-    finally:
-        child.kill()
-        child.join()
-        receiver.close()
-    if error is not None:
-        raise error.raised()
-    value: T = result
-    return value
+    with _servants(functools.partial(_applied, function), 1) as (servant,):
+        _send(servant, arguments, killed=_KILLED)
+        value: T = _result(servant, killed=_KILLED)
+        return value
 
 
-def _call(sender: Connection, parent: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    obey_parent(parent)
-    try:
-        sender.send((function(*arguments), None))
-    except Exception as error:
-        sender.send((None, _Failure.of(error)))
+def _applied(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+    return function(*arguments)
 
 
 def map_in_order(function: Callable[[S], T], items: Iterable[S], *, workers: int) -> Iterator[T]:
@@ -177,12 +163,12 @@ def map_in_order(function: Callable[[S], T], items: Iterable[S], *, workers: int
         busy: deque[Connection] = deque()
         for number, item in enumerate(items):
             if len(busy) == 2 * workers:
-                yield _result(busy.popleft())
+                yield _result(busy.popleft(), killed=_KILLED_ENCODING)
             servant = servants[number % workers]  # in turn, so that results come in order
-            _send(servant, item)
+            _send(servant, item, killed=_KILLED_ENCODING)
             busy.append(servant)
         while busy:
-            yield _result(busy.popleft())
+            yield _result(busy.popleft(), killed=_KILLED_ENCODING)
 
 
 @contextmanager
@@ -207,25 +193,21 @@ def _servants(function: Callable[[Any], Any], count: int) -> Iterator[list[Conne
             connection.close()
 
 
-def _send(servant: Connection, item: Any) -> None:
+def _send(servant: Connection, item: Any, *, killed: str) -> None:
     try:
         servant.send(item)
     except (BrokenPipeError, ConnectionResetError):
-        raise _killed() from None
+        raise DataError(killed) from None
 
 
-def _result(servant: Connection) -> Any:
+def _result(servant: Connection, *, killed: str) -> Any:
     try:
         result, error = servant.recv()
     except (EOFError, ConnectionResetError):
-        raise _killed() from None
+        raise DataError(killed) from None
     if error is not None:
         raise error.raised()
     return result
-
-
-def _killed() -> DataError:
-    return DataError("a process that encodes text was killed, perhaps for lack of memory; lower data.workers")
 
 
 def _serve(connection: Connection, parent: int, function: Callable[[Any], Any]) -> None:
