@@ -480,21 +480,17 @@ class BlockDecoder(Decoder):
     def __init__(self, blocks: Sequence[DecoderBlock], *, size: int, word_dropout: float) -> None:
         nn.Module.__init__(self)
         self.words = TargetWords(size, word_dropout)
-        self.blocks = nn.ModuleList(blocks)
-
-    @property
-    def _blocks(self) -> list[DecoderBlock]:
-        return cast("list[DecoderBlock]", list(self.blocks))
+        self.blocks = cast("Sequence[DecoderBlock]", nn.ModuleList(blocks))
 
     @property
     def state_sizes(self) -> list[int]:
-        return [block.mixing.state_size for block in self._blocks]
+        return [block.mixing.state_size for block in self.blocks]
 
     def prepare(self, memory: Tensor, mask: Tensor) -> Memories:
-        return tuple(block.attention.prepare(memory, mask) for block in self._blocks)
+        return tuple(block.attention.prepare(memory, mask) for block in self.blocks)
 
     def unpack_states(self, packed: Sequence[Tensor]) -> States:
-        return tuple(block.mixing.unpack_state(part) for block, part in zip(self._blocks, packed, strict=True))
+        return tuple(block.mixing.unpack_state(part) for block, part in zip(self.blocks, packed, strict=True))
 
     def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Tensor, ...]:
         return (self._sequence(x, memories, states, mask, weights=False)[0],)
@@ -529,7 +525,7 @@ class BlockDecoder(Decoder):
         return x, found
 
     def _layers_with(self, memories: Memories, states: States) -> Iterator[tuple[DecoderBlock, AttentionMemory, Any]]:
-        for block, memory, state in zip(self._blocks, memories, states, strict=True):
+        for block, memory, state in zip(self.blocks, memories, states, strict=True):
             assert memory is not None
             yield block, memory, state
 

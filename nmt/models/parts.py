@@ -34,7 +34,8 @@ def initialize(module: nn.Module, init_range: float) -> None:
         return
     for child in module.children():
         initialize(child, init_range)
-    if reset is not None and not _is_torchs(reset):
+    # What PyTorch wrote the constructor has called, and who derives from its class may have gone on.
+    if reset is not None and not reset.__module__.startswith("torch."):
         reset()
 
 
@@ -45,11 +46,6 @@ def _takes_argument(method: Callable[..., Any]) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _is_torchs(method: Callable[..., Any]) -> bool:
-    """Whether PyTorch wrote it: then the constructor has called it, and who derives from its class may have gone on."""
-    return method.__module__.startswith("torch.")
 
 
 class LayerNorm(nn.Module):

@@ -118,7 +118,7 @@ class RecordedCell(Cell[Any]):
         steps = [self.steps[i] for i in order]
         memory = self._memory()
         return UnitRecord(
-            _name_of(self.inner),
+            next((name for name in CELLS.names() if CELLS.get(name) is type(self.inner)), type(self.inner).__name__),
             order != list(count),
             self.State(*(torch.cat(parts) for parts in zip(*(step.after for step in steps), strict=True))),
             {name: torch.cat([step.gates.named[name] for step in steps]) for name in steps[0].gates.named},
@@ -140,7 +140,8 @@ class RecordedCell(Cell[Any]):
         for step in last:
             if step.after is state:
                 return step
-        return next((step for step in last if _same(step.after, state)), None)
+        alike = (step for step in last if type(step.after) is type(state))
+        return next((step for step in alike if all(map(torch.equal, step.after, state))), None)
 
     def _memory(self) -> Tensor | None:
         """The memory weights [N, N] in the order of the run."""
@@ -165,15 +166,6 @@ def _forget_since(before: Step | None, step: Step, update: Update) -> Tensor | N
             return None
         forget, one = forget * one.gates.update.forget, one.before
     return forget
-
-
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and all(map(torch.equal, one, other))
-
-
-def _name_of(cell: Cell[Any]) -> str:
-    names = CELLS.names()
-    return next((name for name in names if CELLS.get(name) is type(cell)), type(cell).__name__)
 
 
 class RecordedAttention(_Standing):

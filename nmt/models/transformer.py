@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from torch import nn
 
@@ -30,10 +30,13 @@ from nmt.models.blocks import (
 from nmt.models.build import cell_maker, check_dropouts, check_recurrent_dropout, within
 from nmt.models.parts import Embeddings
 from nmt.registry import INITIALIZERS, MODELS
-from nmt.units import SIDES, Side, describe_units, unit_of
+from nmt.units import SIDES, describe_units, unit_of
 
 if TYPE_CHECKING:
     from nmt.config.schema import ModelConfig
+
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,47 +87,6 @@ class TransformerOptions:
         check_dropouts(self)
 
 
-class Sizes(NamedTuple):
-    """Numbers of one side of a model, with all that `null` stands for."""
-
-    layers: int
-    unit: int
-    """Width of the recurrent states."""
-    feed_forward: int
-
-
-class Dropouts(NamedTuple):
-    """Probabilities, with all that `null` stands for."""
-
-    residual: float
-    feed_forward: float
-    embedding: float
-    attention: float
-    word: float
-
-
-def sizes_of(config: ModelConfig, side: Side) -> Sizes:
-    """Those of encoder or decoder in the section `model`."""
-    options, width = TransformerOptions(**config.architecture_options), config.embedding_size
-    if side == "encoder":
-        unit, inner = options.encoder_unit_size or max(1, width // 2), options.encoder_feed_forward
-        return Sizes(options.encoder_layers, unit, 2 * width if inner is None else inner)
-    inner = options.decoder_feed_forward
-    return Sizes(options.decoder_layers, options.decoder_unit_size or width, 2 * width if inner is None else inner)
-
-
-def dropouts_of(config: ModelConfig) -> Dropouts:
-    """Those of the section `model`."""
-    options, usual = TransformerOptions(**config.architecture_options), config.dropout
-    return Dropouts(
-        usual if options.residual_dropout is None else options.residual_dropout,
-        usual if options.feed_forward_dropout is None else options.feed_forward_dropout,
-        usual if options.embedding_dropout is None else options.embedding_dropout,
-        options.attention_dropout,
-        options.word_dropout,
-    )
-
-
 _ELSEWHERE = {
     "hidden_size": "give encoder_unit_size and decoder_unit_size in architecture_options",
     "encoder_hidden_size": "give encoder_unit_size in architecture_options",
@@ -136,18 +98,6 @@ _ELSEWHERE = {
     "init_range": "matrices start from `glorot`, embeddings from a normal distribution",
 }
 """Keys of the section `model` that the architecture does not read, and what to do instead."""
-
-
-def without_cell(config: ModelConfig) -> str | None:
-    """Why `model.cell` has no effect; None where a side of the model may have that unit."""
-    options = TransformerOptions(**config.architecture_options)
-    mixing = {"encoder": options.encoder_mixing, "decoder": options.decoder_mixing}
-    sides = [side for side, kind in mixing.items() if kind != "attention"]
-    if not sides:
-        return "attention mixes the words of both sides"
-    if len(sides) == 1 and getattr(config, f"{sides[0]}_cell") not in (None, config.cell):
-        return f"attention mixes the words of one side, and {sides[0]}_cell is another unit"
-    return None
 
 
 def problems_of(config: ModelConfig) -> Iterator[tuple[str, str]]:
@@ -195,7 +145,14 @@ class Transformer(Seq2Seq):
     @classmethod
     def without_cell(cls, config: ModelConfig) -> str | None:
         """Why `model.cell` has no effect; None where a side of the model may have that unit."""
-        return without_cell(config)
+        options = TransformerOptions(**config.architecture_options)
+        mixing = {"encoder": options.encoder_mixing, "decoder": options.decoder_mixing}
+        sides = [side for side, kind in mixing.items() if kind != "attention"]
+        if not sides:
+            return "attention mixes the words of both sides"
+        if len(sides) == 1 and getattr(config, f"{sides[0]}_cell") not in (None, config.cell):
+            return f"attention mixes the words of one side, and {sides[0]}_cell is another unit"
+        return None
 
     @classmethod
     def outline(cls, config: ModelConfig) -> Outline:
@@ -213,26 +170,24 @@ class Transformer(Seq2Seq):
     @classmethod
     def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Transformer:
         """Build the model that the section `model` describes, freshly initialised."""
-        options = TransformerOptions(**config.architecture_options)
-        dropouts, size = dropouts_of(config), config.embedding_size
-        encoder_sizes, decoder_sizes = sizes_of(config, "encoder"), sizes_of(config, "decoder")
+        options, size = TransformerOptions(**config.architecture_options), config.embedding_size
         decoder = BlockDecoder(
-            [_decoder_block(config, options, decoder_sizes, dropouts) for _ in range(decoder_sizes.layers)],
+            [_decoder_block(config, options) for _ in range(options.decoder_layers)],
             size=size,
-            word_dropout=dropouts.word,
+            word_dropout=options.word_dropout,
         )
         model = cls(
             Embeddings(source_vocab_size, target_vocab_size, size=size, tie=config.tie_embeddings),
             encoder=BlockEncoder(
-                [_encoder_block(config, options, encoder_sizes, dropouts) for _ in range(encoder_sizes.layers)],
+                [_encoder_block(config, options) for _ in range(options.encoder_layers)],
                 size=size,
                 norm=options.norm,
-                word_dropout=dropouts.word,
+                word_dropout=options.word_dropout,
             ),
             initial_states=ZeroStates(decoder.state_sizes),
             decoder=decoder,
             readout=NormReadout(size, options.norm),
-            dropout=dropouts.embedding,
+            dropout=_or(options.embedding_dropout, config.dropout),
             init_range=INITIALIZERS.get("glorot")(0.0),
         )
         model.start_embeddings()
@@ -247,40 +202,49 @@ class Transformer(Seq2Seq):
         nn.init.zeros_(tables.bias)
 
 
-def _encoder_block(config: ModelConfig, options: TransformerOptions, sizes: Sizes, dropouts: Dropouts) -> EncoderBlock:
+def _encoder_block(config: ModelConfig, options: TransformerOptions) -> EncoderBlock:
     size = config.embedding_size
     mixing: BothWays | SelfAttention
     if options.encoder_mixing == "unit":
-        mixing = BothWays(cell_maker(config, "encoder", width=sizes.unit, layer_norm=False), size)
+        width = _or(options.encoder_unit_size, max(1, size // 2))
+        mixing = BothWays(cell_maker(config, "encoder", width=width, layer_norm=False), size)
     else:
-        mixing = SelfAttention(size, heads=options.heads, dropout=dropouts.attention)
-    feed_forward = _feed_forward(size, sizes, options, dropouts)
-    return EncoderBlock(mixing, feed_forward, size=size, norm=options.norm, dropout=dropouts.residual)
+        mixing = SelfAttention(size, heads=options.heads, dropout=options.attention_dropout)
+    feed_forward = _feed_forward(config, options, width=_or(options.encoder_feed_forward, 2 * size))
+    dropout = _or(options.residual_dropout, config.dropout)
+    return EncoderBlock(mixing, feed_forward, size=size, norm=options.norm, dropout=dropout)
 
 
-def _decoder_block(config: ModelConfig, options: TransformerOptions, sizes: Sizes, dropouts: Dropouts) -> DecoderBlock:
-    size, heads = config.embedding_size, options.heads
+def _decoder_block(config: ModelConfig, options: TransformerOptions) -> DecoderBlock:
+    size = config.embedding_size
     mixing: Mixing
     if options.decoder_mixing == "unit":
-        mixing = UnitMixing(cell_maker(config, "decoder", width=sizes.unit, layer_norm=False), size)
+        width = _or(options.decoder_unit_size, size)
+        mixing = UnitMixing(cell_maker(config, "decoder", width=width, layer_norm=False), size)
     else:
-        mixing = AttentionMixing(size, heads=heads, dropout=dropouts.attention)
+        mixing = AttentionMixing(size, heads=options.heads, dropout=options.attention_dropout)
+    width = _or(options.decoder_feed_forward, 2 * size)
     return DecoderBlock(
         mixing,
-        SourceAttention(size, size, heads=heads, dropout=dropouts.attention),
-        _feed_forward(size, sizes, options, dropouts) if sizes.feed_forward else None,
+        SourceAttention(size, size, heads=options.heads, dropout=options.attention_dropout),
+        _feed_forward(config, options, width=width) if width else None,
         size=size,
         norm=options.norm,
-        dropout=dropouts.residual,
+        dropout=_or(options.residual_dropout, config.dropout),
     )
 
 
-def _feed_forward(size: int, sizes: Sizes, options: TransformerOptions, dropouts: Dropouts) -> FeedForward:
+def _feed_forward(config: ModelConfig, options: TransformerOptions, *, width: int) -> FeedForward:
     return FeedForward(
-        size,
-        sizes.feed_forward,
+        config.embedding_size,
+        width,
         activation=options.feed_forward,
         norm=options.norm,
-        dropout=dropouts.feed_forward,
-        residual_dropout=dropouts.residual,
+        dropout=_or(options.feed_forward_dropout, config.dropout),
+        residual_dropout=_or(options.residual_dropout, config.dropout),
     )
+
+
+def _or(value: Number | None, usual: Number) -> Number:
+    """A value, or what `null` stands for."""
+    return usual if value is None else value

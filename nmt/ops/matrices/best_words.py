@@ -70,8 +70,11 @@ def best_of_product(features: Tensor, table: Tensor, choice: Choice) -> BestWord
         return best_words(F.linear(features, table), choice)
     if use_native(features):
         return best_words(F.linear(features, table), choice)
-    logits = _aligned_logits(features, table)
-    return _best(partial(best_reference, logits), choice, words=len(table), width=logits.shape[1])
+    dtype, count = product_type(features), len(table)  # padded with -infinity to a multiple of ALIGNED
+    logits = features.new_empty(len(features), count + -count % ALIGNED, dtype=dtype)
+    torch.mm(features.detach().to(dtype), table.detach().to(dtype).t(), out=logits[:, :count])
+    logits[:, count:] = -math.inf
+    return _best(partial(best_reference, logits), choice, words=count, width=logits.shape[1])
 
 
 def best_reference(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
@@ -117,15 +120,6 @@ def _arguments(groups: int, choice: Choice) -> tuple[Any, ...]:
     penalised = -1 if choice.penalised is None else choice.penalised
     found = torch.empty(groups, choice.k, dtype=torch.float32), torch.empty(groups, choice.k, dtype=torch.int64)
     return before, choice.k, choice.normalize, banned, penalised, choice.penalty, *found
-
-
-def _aligned_logits(features: Tensor, table: Tensor) -> Tensor:
-    """Features [N, E] times a table [V, E], padded with -infinity to a multiple of ALIGNED."""
-    dtype, words = product_type(features), len(table)
-    logits = features.new_empty(len(features), words + -words % ALIGNED, dtype=dtype)
-    torch.mm(features.detach().to(dtype), table.detach().to(dtype).t(), out=logits[:, :words])
-    logits[:, words:] = -math.inf
-    return logits
 
 
 def _best(
