@@ -303,7 +303,7 @@ class Engine(Computing):
         """
         own = dict(options)
         own.pop("details", None)
-        key = key_of(own)
+        key = key_of(own) if own else ""
         translator = self._translators.get(key)
         if translator is None:
             if "precision" in own:

@@ -115,7 +115,7 @@ class Computing(ABC):
 
 def key_of(options: Mapping[str, Any]) -> str:
     """Equal for equal options, by which what is made of them is found again; `True` and 1 are not equal here."""
-    return repr(sorted(options.items())) if options else ""
+    return repr(sorted(options.items()))
 
 
 class Translator:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
@@ -18,6 +18,7 @@ from nmt.search.values import Hypothesis
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
+    from nmt.search.required import Required
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,26 @@ class NoOptions:
     """For searches without their own options."""
 
 
-class Search(ABC):
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a search is told about a batch."""
+
+    beam_size: int = 1
+    length_penalty: float
+    max_length_offset: int
+    n_best: int | None = None
+    """None: as many hypotheses of a sentence as the search has."""
+    scores: bool = True
+    """If false, scores are not used and may be NaN where that is faster."""
+    coverage_penalty: float = 0.0
+    """Where it is not 0, the model has `attending_step`."""
+    required: Required | None = None
+    """The phrases that sentences of the batch must contain, if there are any."""
+    decode: Callable[[Sequence[int]], str] | None = None
+    """The text of a list of words as the search calls them, ids of the model or places in a shortlist."""
+
+
+class Search:
     """A way to find good translations of a batch of sentences."""
 
     Options: ClassVar[type] = NoOptions
@@ -81,7 +101,6 @@ class Search(ABC):
             found.append(("decoding.language_model_weight", message))
         return found + [(f"decoding.{key}", message) for key, message in cls.check(decoding)]
 
-    @abstractmethod
     def search(
         self,
         model: RuledModel[Any],
@@ -92,8 +111,9 @@ class Search(ABC):
         max_length_offset: int,
         n_best: int,
         scores: bool,
+        **further: Any,
     ) -> list[list[Hypothesis]]:
-        """Translate a batch; called in inference mode.
+        """Translate a batch; called in inference mode. This is what a plugin defines.
 
         Args:
             model: has `start`, `best` and `step`, in evaluation mode; it keeps to the rules of the batch.
@@ -111,6 +131,19 @@ class Search(ABC):
             A hypothesis cut by its limit is marked by `has_ended`, one without finite probabilities by `is_finite`; the
             latter is then the only one.
         """
+        settings = Settings(
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            max_length_offset=max_length_offset,
+            n_best=n_best,
+            scores=scores,
+            **further,
+        )
+        return self.found(model, source, settings)
+
+    def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
+        """`search` with the settings as one value, as the searches of nmt define it."""
+        raise NotImplementedError(f"{type(self).__name__} defines no search")
 
 
 def searches_that_accept(argument: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import torch
@@ -19,9 +18,9 @@ from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError, refused
 from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.registry import SEARCHES
-from nmt.search.base import Search, rows_to_keep
+from nmt.search.base import Search, Settings, rows_to_keep
 from nmt.search.coverage import CoveringModel
-from nmt.search.required import Required, constrained_beam_search
+from nmt.search.required import constrained_beam_search
 from nmt.search.ruled import RuledModel, SearchModel, SearchState, Temperature
 from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 
@@ -104,20 +103,36 @@ def beam_search(
     """
     if stopping not in ("sentence", "batch"):
         raise ConfigError(refused("stopping", stopping, ("sentence", "batch")))
-    joint = stopping == "batch"
+    settings = Settings(
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        max_length_offset=max_length_offset,
+        n_best=n_best,
+        coverage_penalty=coverage_penalty,
+    )
+    return by_beam(model, source, settings, joint=stopping == "batch")
+
+
+def by_beam(
+    model: SearchModel[S], source: Tensor, settings: Settings, *, joint: bool = False
+) -> list[list[Hypothesis]]:
+    """`beam_search`; `joint` is Zero's rule for a batch, which `stopping` asks for."""
+    beam_size, alpha, n_best = settings.beam_size, settings.length_penalty, settings.n_best
     results: list[list[Hypothesis]] = [[] for _ in range(source.shape[0])]
     if not results:
         return results
-    beam = empty_beam(source, beam_size=beam_size, max_length_offset=max_length_offset)
-    covered: Any = CoveringModel(cast("Any", model), strength=coverage_penalty) if coverage_penalty else None
+    beam = empty_beam(source, beam_size=beam_size, max_length_offset=settings.max_length_offset)
+    covered: Any = (
+        CoveringModel(cast("Any", model), strength=settings.coverage_penalty) if settings.coverage_penalty else None
+    )
     model = model if covered is None else covered
     state = model.start(source)
     for t in itertools.count():
-        done = are_done(beam, t, alpha=length_penalty, joint=joint, n_best=n_best) & beam.active
+        done = are_done(beam, t, alpha=alpha, joint=joint, n_best=n_best) & beam.active
         if bool(done.any()):
             ended = done.nonzero().squeeze(1)
             extra = None if covered is None else covered.penalties(state)[ended]
-            collect(results, beam.select(ended), t, alpha=length_penalty, n_best=n_best, extra=extra)
+            collect(results, beam.select(ended), t, alpha=alpha, n_best=n_best, extra=extra)
             beam = beam._replace(active=beam.active & ~done)
             rows = rows_to_keep(beam.active)
             if rows is not None:
@@ -127,7 +142,7 @@ def beam_search(
         best, state = model.best(last_tokens(beam, joint=joint), state, choice_of(beam, t, pad_allowed=joint))
         candidates = candidates_of(best, beam, t)
         extra = None if covered is None else covered.penalties(state)
-        beam, beams = advance(beam, candidates, penalty=penalty_of(t + 1, length_penalty), extra=extra)
+        beam, beams = advance(beam, candidates, penalty=penalty_of(t + 1, alpha), extra=extra)
         state = state.reorder(rows_of(beams)) if t else state.expand(beam_size)
     return results
 
@@ -156,29 +171,9 @@ class BeamSearch(Search):
     Options: ClassVar[type] = BeamOptions
     accepts = frozenset({"coverage_penalty", "required"})
 
-    def search(
-        self,
-        model: RuledModel[Any],
-        source: Tensor,
-        *,
-        beam_size: int,
-        length_penalty: float,
-        max_length_offset: int,
-        n_best: int,
-        scores: bool,
-        coverage_penalty: float = 0.0,
-        required: Required | None = None,
-    ) -> list[list[Hypothesis]]:
-        run = beam_search if required is None else partial(constrained_beam_search, required=required)
-        return run(
-            self.adjusted(model, source),
-            source,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            max_length_offset=max_length_offset,
-            n_best=n_best,
-            coverage_penalty=coverage_penalty,
-        )
+    def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
+        run = by_beam if settings.required is None else constrained_beam_search
+        return run(self.adjusted(model, source), source, settings)
 
     def adjusted(self, model: RuledModel[Any], source: Tensor) -> RuledModel[Any]:
         """The distribution to search in, for the batch `source` [B, S]."""

@@ -16,7 +16,7 @@ from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
 from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.registry import SEARCHES
-from nmt.search.base import Search, rows_to_keep
+from nmt.search.base import Search, Settings, rows_to_keep
 from nmt.search.beam import (
     Beam,
     advance,
@@ -70,6 +70,20 @@ def diverse_beam_search(
         For each sentence the hypotheses of all groups, each once, best first: the finished ones, or the cut ones if no
         group has a finished one.
     """
+    settings = Settings(
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        max_length_offset=max_length_offset,
+        n_best=n_best,
+        coverage_penalty=coverage_penalty,
+    )
+    return _by_groups(model, source, settings, groups=groups, diversity=diversity)
+
+
+def _by_groups(
+    model: SearchModel[S], source: Tensor, settings: Settings, *, groups: int, diversity: float
+) -> list[list[Hypothesis]]:
+    beam_size, alpha, n_best = settings.beam_size, settings.length_penalty, settings.n_best
     if groups < 1 or beam_size % groups:
         raise ConfigError(f"groups: {groups} groups cannot share a beam of {beam_size}; it must be a multiple of them")
     results: list[list[Hypothesis]] = [[] for _ in range(source.shape[0])]
@@ -78,17 +92,19 @@ def diverse_beam_search(
     size = beam_size // groups
     wanted = size if n_best is None else min(n_best, size)
     # A group is treated as a sentence with a smaller beam: B * G sentences, with the groups of one sentence adjacent.
-    beam = empty_beam(source.repeat_interleave(groups, 0), beam_size=size, max_length_offset=max_length_offset)
-    covered: Any = CoveringModel(cast("Any", model), strength=coverage_penalty) if coverage_penalty else None
+    beam = empty_beam(source.repeat_interleave(groups, 0), beam_size=size, max_length_offset=settings.max_length_offset)
+    covered: Any = (
+        CoveringModel(cast("Any", model), strength=settings.coverage_penalty) if settings.coverage_penalty else None
+    )
     model = model if covered is None else covered
     state = model.start(source)
     for t in itertools.count():
-        done = are_done(beam, t, alpha=length_penalty, joint=False, n_best=wanted).view(-1, groups).all(1)
+        done = are_done(beam, t, alpha=alpha, joint=False, n_best=wanted).view(-1, groups).all(1)
         done &= beam.active.view(-1, groups)[:, 0]
         if bool(done.any()):
             ended = _groups_of(done.nonzero().squeeze(1), groups)
             extra = None if covered is None else covered.penalties(state).view(-1, size)[ended]
-            _collect(results, beam.select(ended), t, groups=groups, alpha=length_penalty, n_best=n_best, extra=extra)
+            _collect(results, beam.select(ended), t, groups=groups, alpha=alpha, n_best=n_best, extra=extra)
             beam = beam._replace(active=beam.active & ~done.repeat_interleave(groups))
             rows = rows_to_keep(beam.active.view(-1, groups)[:, 0])
             if rows is not None:
@@ -100,9 +116,7 @@ def diverse_beam_search(
         if not t:  # the groups begin with the same hypothesis
             best = BestWords(*(part.repeat_interleave(groups, 0) for part in best))
             extra = None if extra is None else extra.repeat_interleave(groups, 1)
-        beam, beams = _advance_groups(
-            beam, best, t, groups=groups, diversity=diversity, alpha=length_penalty, extra=extra
-        )
+        beam, beams = _advance_groups(beam, best, t, groups=groups, diversity=diversity, alpha=alpha, extra=extra)
         state = state.reorder(rows_of(beams)) if t else state.expand(beam_size)
     return results
 
@@ -139,29 +153,9 @@ class DiverseBeamSearch(Search):
         message = f"must be a multiple of the {options.groups} groups of 'diverse_beam', not {decoding.beam_size}"
         return [("beam_size", message)]
 
-    def search(
-        self,
-        model: RuledModel[Any],
-        source: Tensor,
-        *,
-        beam_size: int,
-        length_penalty: float,
-        max_length_offset: int,
-        n_best: int,
-        scores: bool,
-        coverage_penalty: float = 0.0,
-    ) -> list[list[Hypothesis]]:
-        return diverse_beam_search(
-            model,
-            source,
-            groups=self.options.groups,
-            diversity=self.options.diversity,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            max_length_offset=max_length_offset,
-            n_best=n_best,
-            coverage_penalty=coverage_penalty,
-        )
+    def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
+        options = self.options
+        return _by_groups(model, source, settings, groups=options.groups, diversity=options.diversity)
 
 
 def _choice(beam: Beam, t: int, *, groups: int) -> Choice:

@@ -13,7 +13,7 @@ from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
 from nmt.ops.matrices.best_words import Choice
 from nmt.registry import SEARCHES
-from nmt.search.base import Search, rows_to_keep
+from nmt.search.base import Search, Settings, rows_to_keep
 from nmt.search.ruled import RuledModel, SearchModel, SearchState
 from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 
@@ -76,22 +76,29 @@ def greedy_search(
     """
     if beam_size != 1 or n_best not in (None, 1):
         raise ConfigError(f"greedy search has one hypothesis, not beam_size {beam_size} and n_best {n_best}")
+    settings = Settings(length_penalty=length_penalty, max_length_offset=max_length_offset, scores=scores)
+    return _search(model, source, settings)
+
+
+def _search(model: SearchModel[S], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
     results: list[list[Hypothesis]] = [[] for _ in range(source.shape[0])]
     if not results:
         return results
-    path = _empty_path(source, max_length_offset=max_length_offset)
+    path = _empty_path(source, max_length_offset=settings.max_length_offset)
     state = model.start(source)
     for t in itertools.count():
         done = path.active & (t >= path.limits if t == 0 else (path.ids[:, -1] == EOS) | (t >= path.limits))
         if bool(done.any()):
-            _collect(results, path.select(done.nonzero().squeeze(1)), length_penalty, scores=scores)
+            _collect(results, path.select(done.nonzero().squeeze(1)), settings)
             path = path._replace(active=path.active & ~done)
             rows = rows_to_keep(path.active)
             if rows is not None:
                 if not len(rows):
                     return results
                 path, state = path.select(rows), state.keep(rows)
-        wanted = Choice(1, normalize=scores, banned=PAD, penalised=None if t else EOS, penalty=FIRST_EOS_PENALTY)
+        wanted = Choice(
+            1, normalize=settings.scores, banned=PAD, penalised=None if t else EOS, penalty=FIRST_EOS_PENALTY
+        )
         best, state = model.best(path.ids[:, -1] if t else None, state, wanted)
         path = path.extended(best.words, best.values)
     raise AssertionError("every sentence has a limit")
@@ -113,26 +120,8 @@ class GreedySearch(Search):
     def largest_n_best(cls, decoding: DecodingConfig) -> int:
         return 1
 
-    def search(
-        self,
-        model: RuledModel[Any],
-        source: Tensor,
-        *,
-        beam_size: int,
-        length_penalty: float,
-        max_length_offset: int,
-        n_best: int,
-        scores: bool,
-    ) -> list[list[Hypothesis]]:
-        return greedy_search(
-            model,
-            source,
-            length_penalty=length_penalty,
-            max_length_offset=max_length_offset,
-            beam_size=beam_size,
-            n_best=n_best,
-            scores=scores,
-        )
+    def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
+        return _search(model, source, settings)
 
 
 def _empty_path(source: Tensor, *, max_length_offset: int) -> Path:
@@ -146,9 +135,9 @@ def _empty_path(source: Tensor, *, max_length_offset: int) -> Path:
     )
 
 
-def _collect(results: list[list[Hypothesis]], path: Path, alpha: float, *, scores: bool) -> None:
+def _collect(results: list[list[Hypothesis]], path: Path, settings: Settings) -> None:
     """Write down the sentences that have ended."""
-    penalty = penalty_of(path.ids.shape[1], alpha) if scores else math.nan
+    penalty = penalty_of(path.ids.shape[1], settings.length_penalty) if settings.scores else math.nan
     for sentence, tokens, total in zip(path.sentences.tolist(), path.ids.tolist(), path.totals.tolist(), strict=True):
         found = Hypothesis(cut(tokens), total / penalty, has_ended=EOS in tokens, is_finite=math.isfinite(total))
         results[sentence] = [found]

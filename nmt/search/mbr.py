@@ -19,10 +19,10 @@ from torch import Tensor
 from nmt.data.matching import are_unspaced
 from nmt.light.options import OPTIONS
 from nmt.registry import SEARCHES
-from nmt.search.base import Search
-from nmt.search.beam import beam_search
+from nmt.search.base import Search, Settings
+from nmt.search.beam import by_beam
 from nmt.search.ruled import RuledModel
-from nmt.search.sample import SampleOptions, sample_search
+from nmt.search.sample import SampleOptions, by_sampling
 from nmt.search.values import Hypothesis, penalty_of
 
 if TYPE_CHECKING:
@@ -167,40 +167,18 @@ class MbrSearch(Search):
     def size(cls, decoding: DecodingConfig) -> str:
         return f"{_number(decoding)} candidates a line"
 
-    def search(
-        self,
-        model: RuledModel[Any],
-        source: Tensor,
-        *,
-        beam_size: int,
-        length_penalty: float,
-        max_length_offset: int,
-        n_best: int,
-        scores: bool,
-        decode: Callable[[Sequence[int]], str] = in_numbers,
-    ) -> list[list[Hypothesis]]:
+    def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
         options: MbrOptions = self.options
         if options.candidates == "sample":
-            found = sample_search(
-                model,
-                source,
-                samples=options.number,
-                options=options.sampling(),
-                length_penalty=length_penalty,
-                max_length_offset=max_length_offset,
-            )
+            every = replace(settings, n_best=options.number)
+            found = by_sampling(model, source, every, options=options.sampling())
             weights = [[1.0] * len(candidates) for candidates in found]
         else:
-            found = beam_search(
-                model,
-                source,
-                beam_size=options.number,
-                length_penalty=length_penalty,
-                max_length_offset=max_length_offset,
-            )
-            weights = [_probabilities(candidates, length_penalty=length_penalty) for candidates in found]
+            found = by_beam(model, source, replace(settings, beam_size=options.number, n_best=None))
+            weights = [_probabilities(candidates, length_penalty=settings.length_penalty) for candidates in found]
+        decode = settings.decode or in_numbers
         return [
-            by_expected_utility(candidates, own, decode=decode, utility=options.utility)[:n_best]
+            by_expected_utility(candidates, own, decode=decode, utility=options.utility)[: settings.n_best]
             for candidates, own in zip(found, weights, strict=True)
         ]
 

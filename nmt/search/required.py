@@ -19,7 +19,7 @@ from torch import Tensor
 from nmt.data.matching import is_boundary
 from nmt.data.vocabulary import EOS, PAD
 from nmt.ops.matrices.best_words import Choice, best_words
-from nmt.search.base import rows_to_keep
+from nmt.search.base import Settings, rows_to_keep
 from nmt.search.coverage import CoveringModel
 from nmt.search.ruled import Step
 from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
@@ -263,17 +263,7 @@ def _shared(candidates: Sequence[tuple[Bank, Alive, int]], width: int) -> list[t
 
 
 @torch.inference_mode()
-def constrained_beam_search(
-    model: Any,
-    source: Tensor,
-    required: Required,
-    *,
-    beam_size: int,
-    length_penalty: float,
-    max_length_offset: int,
-    n_best: int,
-    coverage_penalty: float = 0.0,
-) -> list[list[Hypothesis]]:
+def constrained_beam_search(model: Any, source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
     """Search the best translations of a batch that contain all required phrases of their sentences.
 
     A hypothesis may end only when it contains all of them. The candidates of a step are the 2K best continuations, the
@@ -289,26 +279,28 @@ def constrained_beam_search(
 
     Args:
         model: has `start`, and `step` that gives log-probabilities, as `RuledModel` has.
-        source, beam_size, length_penalty, max_length_offset, n_best, coverage_penalty: as in `beam_search`.
-        required: the phrases.
+        source: as in `beam_search`.
+        settings: with the phrases in `required`.
 
     Returns:
         As `beam_search`.
     """
-    width = beam_size
+    required, alpha, width = settings.required, settings.length_penalty, settings.beam_size
+    assert required is not None
+    n_best = width if settings.n_best is None else settings.n_best
     results: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     if not results:
         return results
-    sentences = _sentences(source, required, max_length_offset=max_length_offset)
+    sentences = _sentences(source, required, max_length_offset=settings.max_length_offset)
     tokens: Tensor | None = None
-    covered = CoveringModel(model, strength=coverage_penalty) if coverage_penalty else None
+    covered = CoveringModel(model, strength=settings.coverage_penalty) if settings.coverage_penalty else None
     model = model if covered is None else covered
     state: Any = model.start(source)
     for t in itertools.count():
         for sentence, extras in zip(sentences, _extras(covered, state, len(sentences), width), strict=True):
-            if sentence.active and sentence.is_done(t, alpha=length_penalty, n_best=n_best):
+            if sentence.active and sentence.is_done(t, alpha=alpha, n_best=n_best):
                 sentence.active = False
-                results[sentence.place] = sentence.found(t, alpha=length_penalty, extras=extras)[:n_best]
+                results[sentence.place] = sentence.found(t, alpha=alpha, extras=extras)[:n_best]
         rows = rows_to_keep(torch.tensor([sentence.active for sentence in sentences], dtype=torch.bool))
         if rows is not None:
             if not len(rows):
@@ -321,7 +313,7 @@ def constrained_beam_search(
         candidates = _candidates(log_probs, sentences, required, t, width=width)
         all_extras = _extras(covered, state, len(sentences), width)
         parents = [
-            sentence.advance(found, extras, width=width, penalty=penalty_of(t + 1, length_penalty))
+            sentence.advance(found, extras, width=width, penalty=penalty_of(t + 1, alpha))
             for sentence, found, extras in zip(sentences, candidates, all_extras, strict=True)
         ]
         if t:

@@ -18,7 +18,7 @@ from nmt.errors import counted
 from nmt.light.options import OPTIONS
 from nmt.ops.matrices.best_words import top
 from nmt.registry import SEARCHES
-from nmt.search.base import Search, rows_to_keep
+from nmt.search.base import Search, Settings, rows_to_keep
 from nmt.search.beam import positive
 from nmt.search.noisy import keys_of, mixed, uniform64
 from nmt.search.ruled import RuledModel
@@ -110,15 +110,24 @@ def sample_search(
         For each sentence n hypotheses, best first; their scores are the model's own log-probabilities, without
         temperature or top_k and top_p.
     """
+    settings = Settings(n_best=samples, length_penalty=length_penalty, max_length_offset=max_length_offset)
+    return by_sampling(model, source, settings, options=options)
+
+
+def by_sampling(
+    model: RuledModel[Any], source: Tensor, settings: Settings, *, options: SampleOptions
+) -> list[list[Hypothesis]]:
+    """`sample_search` with n_best samples of each sentence."""
+    samples = settings.n_best or 1
     results: list[list[Hypothesis]] = [[] for _ in range(source.shape[0])]
     if not results:
         return results
-    drawn = _no_words(source, samples=samples, seed=options.seed, max_length_offset=max_length_offset)
+    drawn = _no_words(source, samples=samples, seed=options.seed, max_length_offset=settings.max_length_offset)
     state = model.start(source)
     for t in itertools.count():
         done = drawn.active & (drawn.ended.all(dim=1) | (t >= drawn.limits))
         if bool(done.any()):
-            _collect(results, drawn.select(done.nonzero().squeeze(1)), length_penalty)
+            _collect(results, drawn.select(done.nonzero().squeeze(1)), settings.length_penalty)
             drawn = drawn._replace(active=drawn.active & ~done)
             rows = rows_to_keep(drawn.active)
             if rows is not None:
@@ -182,25 +191,8 @@ class SampleSearch(Search):
     def size(cls, decoding: DecodingConfig) -> str:
         return f"{counted(decoding.n_best, 'sample')} a line"
 
-    def search(
-        self,
-        model: RuledModel[Any],
-        source: Tensor,
-        *,
-        beam_size: int,
-        length_penalty: float,
-        max_length_offset: int,
-        n_best: int,
-        scores: bool,
-    ) -> list[list[Hypothesis]]:
-        return sample_search(
-            model,
-            source,
-            samples=n_best,
-            options=self.options,
-            length_penalty=length_penalty,
-            max_length_offset=max_length_offset,
-        )
+    def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
+        return by_sampling(model, source, settings, options=self.options)
 
 
 def _no_words(source: Tensor, *, samples: int, seed: int, max_length_offset: int) -> Samples:

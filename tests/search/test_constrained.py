@@ -14,7 +14,9 @@ from torch import Tensor
 
 from nmt.ops.matrices.best_words import log_probabilities
 from nmt.search import Hypothesis, beam_search
-from nmt.search.required import BLOCKED, MET, Phrase, Required, constrained_beam_search
+from nmt.search import required as module
+from nmt.search.base import Settings
+from nmt.search.required import BLOCKED, MET, Phrase, Required
 from tests.search.naive import Scored
 from tests.search.naive import log_probabilities as next_log_probabilities
 from tests.search.table_model import EOS, PAD, TableModel, TableState, random_sources
@@ -34,6 +36,10 @@ def required(phrases: Phrases, *, left: Sequence[int] = (), right: Sequence[int]
     """Phrases of sentences; `left` and `right` are the words that a letter before or after them makes longer."""
     words = torch.arange(vocabulary)
     return Required(phrases, torch.isin(words, torch.tensor(left)), torch.isin(words, torch.tensor(right)))
+
+
+def constrained_beam_search(model: Any, source: Tensor, wanted: Required, **settings: Any) -> list[list[Hypothesis]]:
+    return module.constrained_beam_search(model, source, Settings(required=wanted, **settings))
 
 
 def contains(ids: Sequence[int], phrase: Sequence[int], wanted: Required) -> bool:

@@ -15,6 +15,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.interop.model_dir import load_model
 from nmt.registry import SEARCHES
 from nmt.search import Hypothesis, Request, Search, Translator, beam_search, build_search, diverse_beam_search
+from nmt.search.base import Settings
 from nmt.search.coverage import CoveringModel
 from nmt.search.required import constrained_beam_search
 from tests.search.attending_table import AttendingTable
@@ -61,7 +62,7 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(beta: float) -> None:
     for found in (
         beam_search(model, source, beam_size=64, **settings),
         diverse_beam_search(model, source, beam_size=128, groups=2, diversity=0.5, **settings),
-        constrained_beam_search(CoverableSteps(model), source, free, beam_size=64, **settings),
+        constrained_beam_search(CoverableSteps(model), source, Settings(beam_size=64, required=free, **settings)),
     ):
         assert [one.ids for one in found[0]] == [ids for _, ids in expected[:3]]
         assert [one.score for one in found[0]] == pytest.approx([score for score, _ in expected[:3]], rel=1e-9)
