@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from nmt.library.evaluation import Evaluation as Evaluation
     from nmt.library.evaluation import evaluate as evaluate
     from nmt.library.loading import load as load
-    from nmt.library.synthetic import SyntheticText as SyntheticText
-    from nmt.library.synthetic import backtranslate as backtranslate
-    from nmt.library.synthetic import distill as distill
     from nmt.library.training import Training as Training
     from nmt.library.training import train as train
     from nmt.library.translator import Translator as Translator
@@ -35,13 +32,16 @@ if TYPE_CHECKING:
     from nmt.library.values import UnitTrace as UnitTrace
     from nmt.light.binding import Stop as Stop
     from nmt.light.errors import StoppedError as StoppedError
+    from nmt.synthetic.library import SyntheticText as SyntheticText
+    from nmt.synthetic.library import backtranslate as backtranslate
+    from nmt.synthetic.library import distill as distill
 
 _PLACES = {
     "nmt.data.sentences": ("split_sentences",),
     "nmt.errors": ("CheckpointError", "ConfigError", "DataError", "NmtError"),
     "nmt.library.evaluation": ("Evaluation", "evaluate"),
     "nmt.library.loading": ("load",),
-    "nmt.library.synthetic": ("SyntheticText", "backtranslate", "distill"),
+    "nmt.synthetic.library": ("SyntheticText", "backtranslate", "distill"),
     "nmt.library.training": ("Training", "train"),
     "nmt.library.translator": ("Translator",),
     "nmt.library.values": ("Hypothesis", "Inspection", "PairScore", "Request", "Result", "UnitTrace"),

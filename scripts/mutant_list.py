@@ -36,11 +36,8 @@ _FURTHER = {
     "models": ("tests/search",),
     "onnx_export": ("tests/cli/test_export.py", "tests/interop"),
     "ops": ("tests/cells", "tests/models"),
-    "plotting": ("tests/cli",),
-    "report": ("tests/cli",),
     "search": ("tests/cli",),
-    "synthetic": ("tests/cli", "tests/library"),
-    "tasks": ("tests/cli",),
+    "tasks": ("tests/training", "tests/cli"),
     "training": ("tests/distributed", "tests/cli/test_train.py"),
     "zero": ("tests/interop",),
 }

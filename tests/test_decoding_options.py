@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 import nmt
-from nmt.cli import backtranslate, distill, evaluate, serve, translate
+from nmt.cli import evaluate, serve, translate
 from nmt.config import DecodingConfig
 from nmt.interop.engine.settings import lacking, settings_in_words, settings_of
 from nmt.library.values import Options
@@ -24,6 +24,7 @@ from nmt.serving.app import create_api
 from nmt.serving.limits import RefusedError, Settings
 from nmt.serving.requests import read_request
 from nmt.serving.service import Service
+from nmt.synthetic import backtranslate, distill
 from tests.compiled import needed_engine
 from tests.conftest import REPOSITORY
 from tests.exported_run import Exported, make_exported

@@ -33,8 +33,8 @@ from nmt.training.distributed import Share, World
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
 from tests.classification.texts import write_colours, write_config, write_pairs
-from tests.tasks.other_validation import ranked_with_less_text
-from tests.tasks.shared_gradients import gradients
+from tests.other_validation import ranked_with_less_text
+from tests.shared_gradients import gradients
 from tests.tiny_training import events, nmt_train, same, training_state
 
 CPU = torch.device("cpu")

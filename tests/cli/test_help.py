@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
-from nmt.cli import plot_maps
 from nmt.cli.common import EXAMPLES
+from nmt.plotting import map_commands as plot_maps
 from tests.console import call, entry_points, parser_of
 
 

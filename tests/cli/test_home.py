@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import data, plot, plot_maps, report, serve
+from nmt.cli import serve
+from nmt.corpora import command as data
 from nmt.language_models import command as sample
+from nmt.plotting import command as plot
+from nmt.plotting import map_commands as plot_maps
+from nmt.report import command as report
 
 TEXTS = ["~20 dogs run.", "~/ is my home."]
 

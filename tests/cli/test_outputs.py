@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import average, data, distill, evaluate, export, rank, translate
+from nmt.cli import average, evaluate, export, rank, translate
+from nmt.corpora import command as data
 from nmt.light.errors import EngineError
 from nmt.light.output import Output, Written, descriptor_of
+from nmt.synthetic import distill
 from tests.tiny_run import make_run
 
-COMMAND = [sys.executable, "-m", "nmt.cli.data", "split", "-o"]
+COMMAND = [sys.executable, "-m", "nmt.corpora.command", "split", "-o"]
 """A command that starts fast; all have the same writer."""
 
 
@@ -40,7 +42,7 @@ def test_standard_output_by_its_names_is_appended_to(name: str, tmp_path: Path) 
 
 
 def test_another_descriptor_and_a_pipe_of_the_shell(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m nmt.cli.data split -o"
+    command = f"{sys.executable} -m nmt.corpora.command split -o"
     done = shell(
         f"echo 'One. Two.' | {command} /dev/fd/7 7>>seven; echo A. | {command} >(cat > eight); sleep 0.5", tmp_path
     )
@@ -202,7 +204,7 @@ def test_two_outputs_are_not_mixed(run: str, tmp_path: Path, output: list[str], 
 @pytest.mark.parametrize("name", ["", "-o -", "-o /dev/stdout"])
 def test_standard_output_that_is_the_input_would_never_end(name: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("One. Two.\n")
-    done = shell(f"timeout 60 {sys.executable} -m nmt.cli.data split -i text {name} >> text; echo $?", tmp_path)
+    done = shell(f"timeout 60 {sys.executable} -m nmt.corpora.command split -i text {name} >> text; echo $?", tmp_path)
     assert "is also the input (text)" in done.stderr and (tmp_path / "text").read_text() == "One. Two.\n"
     assert done.stdout == "2\n"
 

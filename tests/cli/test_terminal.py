@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import distill, evaluate, translate
+from nmt.cli import evaluate, translate
 from nmt.cli.lines import line_count
 from nmt.cli.progress import LinesBar
 from nmt.errors import DataError
-from nmt.synthetic import corpus
+from nmt.synthetic import corpus, distill
 from nmt.synthetic.output import Writer
 from tests.conftest import HANGS
 from tests.terminal import COLUMNS, Terminal, terminal

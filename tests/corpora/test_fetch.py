@@ -17,10 +17,10 @@ from types import ModuleType
 
 import pytest
 
-from nmt.cli.data import main
 from nmt.corpora import fetch as downloads
 from nmt.corpora import multi30k as multi30k_corpus
 from nmt.corpora import wmt14
+from nmt.corpora.command import main
 from nmt.errors import DataError
 from tests.corpora.conftest import Server, home
 

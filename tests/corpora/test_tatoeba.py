@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.data import main
 from nmt.corpora import fetch as downloads
 from nmt.corpora import tatoeba
+from nmt.corpora.command import main
 from nmt.data.text import FilePair, read_pairs
 from tests.conftest import SHARED
 from tests.corpora.conftest import Server, home

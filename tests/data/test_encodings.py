@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import nmt
-from nmt.cli import data, evaluate, export, rank, score, translate
+from nmt.cli import evaluate, export, rank, score, translate
 from nmt.config import load_config
+from nmt.corpora import command as data
 from nmt.data import Vocabulary, read_lines
 from nmt.data.vectors import read_vectors
 from nmt.errors import ConfigError, DataError

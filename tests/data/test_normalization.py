@@ -13,8 +13,9 @@ import pytest
 import sentencepiece
 
 import nmt
-from nmt.cli import data, export
+from nmt.cli import export
 from nmt.config import load_saved
+from nmt.corpora import command as data
 from nmt.data import SentencePieceTokenizer
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.errors import ConfigError

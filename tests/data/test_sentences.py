@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import nmt
-from nmt.cli import data
+from nmt.corpora import command as data
 from tests.compiled import needed_engine
 from tests.conftest import SHARED
 
@@ -176,6 +176,9 @@ def test_the_command_writes_a_line_for_each_sentence(tmp_path: Path, capsys: pyt
     assert "3 lines, 3 sentences" in capsys.readouterr().err
     assert data.main([*arguments[:-1], str(text)]) == 2
     piped = subprocess.run(
-        [sys.executable, "-m", "nmt.cli.data", "split"], input="Is it? Yes it is. No.", capture_output=True, text=True
+        [sys.executable, "-m", "nmt.corpora.command", "split"],
+        input="Is it? Yes it is. No.",
+        capture_output=True,
+        text=True,
     )
     assert piped.stdout == "Is it?\nYes it is.\nNo.\n"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import distill, translate
+from nmt.cli import translate
+from nmt.synthetic import distill
 from tests.distributed.launch import Ranks
 from tests.distributed.work import distill_run, translate_run
 from tests.tiny_run import make_run

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.cli import distill, train, translate
+from nmt.cli import train, translate
 from nmt.config import load_config
 from nmt.data.prepare import prepare
 from nmt.library import translator
-from nmt.synthetic import corpus, output
+from nmt.synthetic import corpus, distill, output
 from nmt.system import CpuClock
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Group, Position

@@ -35,8 +35,8 @@ from nmt.training.batches import Position
 from nmt.training.distributed import Share, World
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
-from tests.tasks.other_validation import ranked_with_less_text
-from tests.tasks.shared_gradients import gradients
+from tests.other_validation import ranked_with_less_text
+from tests.shared_gradients import gradients
 from tests.tiny_training import WORDS, events, nmt_train, same
 
 CPU = torch.device("cpu")

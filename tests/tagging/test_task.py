@@ -30,9 +30,9 @@ from nmt.training.batches import Position
 from nmt.training.distributed import Share
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
+from tests.other_validation import ranked_with_less_text
+from tests.shared_gradients import gradients
 from tests.tagging.texts import write_columns, write_config, write_segmented
-from tests.tasks.other_validation import ranked_with_less_text
-from tests.tasks.shared_gradients import gradients
 from tests.tiny_training import events, nmt_train, same, training_state
 
 CPU = torch.device("cpu")

@@ -29,7 +29,7 @@ ENOUGH = {
 }
 """What it takes that a teacher ends its sentences, which are pairs for a student only then."""
 SMALL = [part for key, value in {**TINY, **ENOUGH}.items() for part in ("--set", f"{key}={value}")]
-LAUNCHER = "torchrun --standalone --nproc-per-node 2 -m nmt.cli.distill "
+LAUNCHER = "torchrun --standalone --nproc-per-node 2 -m nmt.synthetic.distill "
 
 
 def blocks(name: str, language: str) -> list[str]:

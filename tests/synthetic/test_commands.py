@@ -16,11 +16,11 @@ import yaml
 from torch import Tensor
 
 import nmt
-from nmt.cli import backtranslate, distill, train, translate
+from nmt.cli import train, translate
 from nmt.data import EOS
 from nmt.interop.model_dir import load_model
 from nmt.search.values import AT_LIMIT
-from nmt.synthetic import corpus
+from nmt.synthetic import backtranslate, corpus, distill
 from nmt.synthetic.choice import SIMILARITIES
 from tests.tiny_run import change_weights, make_run
 
@@ -163,7 +163,7 @@ def test_a_kill_and_the_same_command_again(
         "    append(*a, **k)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "output.Writer.append = once\n"
-        "from nmt.cli.distill import main\n"
+        "from nmt.synthetic.distill import main\n"
         "sys.exit(main())\n"
     )
     done = subprocess.run([sys.executable, "-c", program, "run", *arguments, "made"], capture_output=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import MODELS
 from nmt.cli.common import execute, make_parser, place
-from nmt.cli.synthetic import add_synthetic, make
+from nmt.synthetic.options import add_synthetic, make
 
 if TYPE_CHECKING:
     from nmt.config import Config

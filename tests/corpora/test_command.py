@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.data import build_parser, main
+from nmt.corpora.command import build_parser, main
 from nmt.corpora.faults import FAULTS
 from tests.conftest import REPOSITORY
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.plot import main
+from nmt.plotting.command import main
 from tests.conftest import REPOSITORY
 from tests.plotting.logs import events, write_run
 from tests.tiny_run import make_run

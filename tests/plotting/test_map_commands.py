@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import nmt
-from nmt.cli.plot import main
 from nmt.library.values import Inspection, UnitTrace
+from nmt.plotting.command import main
 from tests.plotting.test_maps import labels, maps
 from tests.tiny_run import make_run
 

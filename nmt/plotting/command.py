@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from nmt.cli.arguments import any_text, names
 from nmt.cli.common import execute, make_parser, say
 from nmt.cli.output import output_stream
-from nmt.cli.plot_maps import add_output, attention_parser, memory_parser
 from nmt.plotting import AXES
+from nmt.plotting.map_commands import add_output, attention_parser, memory_parser
 
 PROGRAM = "nmt-plot"
 DESCRIPTION = f"""Draw learning curves of one or several runs from their logs: one panel for each quantity, one line for

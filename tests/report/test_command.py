@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nmt.cli.report import main
+from nmt.report.command import main
 from tests.tiny_run import make_run
 
 SOURCE = ["a b c", "long@@ er a", "d", "", "a b c d"]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from nmt.cli.plot import main
+from nmt.plotting.command import main
 from tests.plotting.logs import events, train, write_run
 
 
