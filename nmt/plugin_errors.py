@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 
 from nmt.registry import registrations
 
@@ -34,7 +34,7 @@ def import_line(error: BaseException, *, module: str, path: str) -> int | None:
     """The line of a plugin at which its import failed, if it came so far."""
     if isinstance(error, SyntaxError) and error.filename is not None and os.path.samefile(error.filename, path):
         return error.lineno
-    lines = [line for frame, line in _walk(error.__traceback__) if _module(frame) == module]
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if _module(frame) == module]
     return lines[-1] if lines else None
 
 
@@ -49,10 +49,6 @@ def shown_path(path: str) -> str:
     """A path as a user of this directory would write it."""
     relative = os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative
-
-
-def _walk(start: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    yield from traceback.walk_tb(start)
 
 
 def _module(frame: FrameType) -> str:

@@ -29,6 +29,57 @@ WORDS = "words"
 """The feature that every n-best list has: `nmt.evaluation.ranking`."""
 
 
+def _read_by(kind: Callable[[str], N], is_allowed: Callable[[N], bool], wanted: str) -> Callable[[str], N]:
+    """The type of an argument; `wanted` says in words what is allowed."""
+
+    def read(text: str) -> N:
+        with contextlib.suppress(ValueError):
+            number = kind(text)
+            if is_allowed(number):
+                return number
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not {wanted}")
+
+    return read
+
+
+def _whole(least: int, most: int = MOST, *, also: str = "") -> Callable[[str], int]:
+    wanted = f"a whole number of {least} or more" if most == MOST else f"a whole number from {least} to {most:,}"
+    return _read_by(_integer, lambda number: least <= number <= most, wanted + also)
+
+
+def _integer(text: str) -> int:
+    if len(text) > _DIGITS:  # Python itself limits integers to some thousands of digits
+        raise ValueError
+    return int(text)
+
+
+def _number(is_allowed: Callable[[float], bool], wanted: str) -> Callable[[str], float]:
+    return _read_by(float, is_allowed, wanted)
+
+
+positive = _whole(1)
+natural = _whole(0)
+seed = _whole(1, 2**32 - 1)
+"""A seed of NumPy's generator."""
+resamples = _whole(1, 10**6)
+"""Number of resamples of a test set; each needs memory."""
+port = _whole(0, 65_535)
+"""A TCP port; 0: any free port."""
+minutes = _number(
+    lambda number: 0 < number <= MOST_MINUTES, f"a number of minutes above 0 and at most {MOST_MINUTES:,}"
+)
+seconds = _number(lambda number: 0 < number <= 86_400, "a number of seconds above 0 and at most 86,400")
+"""At most a day."""
+milliseconds = _number(lambda number: 0 <= number <= 1000, "a number of milliseconds from 0 to 1,000")
+share = _number(lambda number: 0 <= number <= 1, "a number from 0 to 1")
+ratio = _number(lambda number: 1 <= number <= LARGEST_RATIO, f"a number from 1 to {LARGEST_RATIO:g}")
+"""Largest ratio of two lengths."""
+above_zero = _number(lambda number: 0 < number <= LARGEST, "a number above 0")
+temperature = above_zero
+"""Log-probabilities are divided by it."""
+top_p = _number(lambda number: 0 < number <= 1, "a number above 0 and at most 1")
+
+
 def any_text(value: str) -> str:
     """Text as it is, where an argument without a type is the name of a file, in which `~` is the home directory."""
     return value
@@ -68,7 +119,7 @@ def feature_weights(text: str) -> dict[str, float]:
             twice = "is given twice" if name in found else "is not NAME=NUMBER"
             raise argparse.ArgumentTypeError(f"{shown(part)} {twice}; write for example score=1,lm=0.3")
         wanted = f"a number from {-LARGEST:g} to {LARGEST:g}"
-        found[name] = _number(value, float, lambda number: abs(number) <= LARGEST, wanted)
+        found[name] = _number(lambda number: abs(number) <= LARGEST, wanted)(value)
     return found
 
 
@@ -82,39 +133,16 @@ def heads(text: str) -> str | tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{shown(text)} is not mean, all, or numbers of heads such as 1,3") from None
 
 
-def positive(text: str) -> int:
-    """A whole number of 1 or more."""
-    return _whole(text, 1, MOST)
-
-
 def whole_of(option: Option) -> Callable[[str], int | str]:
     """The type of an option that is a whole number, or one of its words."""
     also = "".join(f", or {word}" for word in option.words)
-
-    def read(text: str) -> int | str:
-        return text if text in option.words else _whole(text, int(option.least), int(option.most), also=also)
-
-    return read
+    whole = _whole(int(option.least), int(option.most), also=also)
+    return lambda text: text if text in option.words else whole(text)
 
 
 def number_of(option: Option) -> Callable[[str], float]:
     """The type of an option that is a number."""
-    return lambda text: _number(text, float, lambda a: option.least <= a <= option.most, option.allowed())
-
-
-def natural(text: str) -> int:
-    """A whole number of 0 or more."""
-    return _whole(text, 0, MOST)
-
-
-def seed(text: str) -> int:
-    """A seed of NumPy's generator."""
-    return _whole(text, 1, 2**32 - 1)
-
-
-def resamples(text: str) -> int:
-    """Number of resamples of a test set; each needs memory."""
-    return _whole(text, 1, 10**6)
+    return _number(lambda number: option.least <= number <= option.most, option.allowed())
 
 
 def ensemble_weights(text: str) -> list[float] | str:
@@ -123,20 +151,9 @@ def ensemble_weights(text: str) -> list[float] | str:
         return text
     wanted = f"one number above 0 for each model, such as 2,1, or {NONE}"
     try:
-        return [_number(part, float, lambda weight: 0 < weight <= LARGEST, wanted) for part in text.split(",")]
+        return [above_zero(part) for part in text.split(",")]
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(f"{shown(text)} is not {wanted}") from None
-
-
-def minutes(text: str) -> float:
-    """A number of minutes above 0."""
-    wanted = f"a number of minutes above 0 and at most {MOST_MINUTES:,}"
-    return _number(text, float, lambda number: 0 < number <= MOST_MINUTES, wanted)
-
-
-def port(text: str) -> int:
-    """A TCP port; 0: any free port."""
-    return _whole(text, 0, 65_535)
 
 
 def network(text: str) -> str:
@@ -149,63 +166,10 @@ def network(text: str) -> str:
         ) from None
 
 
-def seconds(text: str) -> float:
-    """A number of seconds above 0, at most a day."""
-    wanted = "a number of seconds above 0 and at most 86,400"
-    return _number(text, float, lambda number: 0 < number <= 86_400, wanted)
-
-
-def milliseconds(text: str) -> float:
-    """A number of milliseconds, at most a second."""
-    return _number(text, float, lambda number: 0 <= number <= 1000, "a number of milliseconds from 0 to 1,000")
-
-
-def share(text: str) -> float:
-    """A fraction."""
-    return _number(text, float, lambda number: 0 <= number <= 1, "a number from 0 to 1")
-
-
-def ratio(text: str) -> float:
-    """Largest ratio of two lengths."""
-    return _number(text, float, lambda number: 1 <= number <= LARGEST_RATIO, f"a number from 1 to {LARGEST_RATIO:g}")
-
-
 def dynamic(text: str) -> tuple[float, float]:
     """A rate of dynamic evaluation, optionally followed by a comma and a decay."""
     rate, _, decay = text.partition(",")
-    return (
-        _number(rate, float, lambda value: 0 < value <= LARGEST, "a number above 0"),
-        _number(decay or "0", float, lambda value: 0 <= value <= 1, "a number from 0 to 1"),
-    )
-
-
-def temperature(text: str) -> float:
-    """The temperature: log-probabilities are divided by it."""
-    return _number(text, float, lambda value: 0 < value <= LARGEST, "a number above 0")
-
-
-def top_p(text: str) -> float:
-    """A probability above 0."""
-    return _number(text, float, lambda value: 0 < value <= 1, "a number above 0 and at most 1")
-
-
-def _whole(text: str, least: int, most: int, *, also: str = "") -> int:
-    wanted = f"a whole number of {least} or more" if most == MOST else f"a whole number from {least} to {most:,}"
-    return _number(text, _integer, lambda number: least <= number <= most, wanted + also)
-
-
-def _integer(text: str) -> int:
-    if len(text) > _DIGITS:  # Python itself limits integers to some thousands of digits
-        raise ValueError
-    return int(text)
-
-
-def _number(text: str, kind: Callable[[str], N], allowed: Callable[[N], bool], wanted: str) -> N:
-    with contextlib.suppress(ValueError):
-        number = kind(text)
-        if allowed(number):
-            return number
-    raise argparse.ArgumentTypeError(f"{shown(text)} is not {wanted}")
+    return above_zero(rate), share(decay or "0")
 
 
 MODEL = "run directory, checkpoint in it, or output of nmt-average, nmt-convert or nmt-export"

@@ -64,7 +64,7 @@ def _checked(path: Path, plugins: Sequence[str]) -> tuple[list[str], dict[str, A
         from nmt.interop.engine.check import check_file
 
         file = check_file(path)
-        return file.problems, file_record(file), file_lines(file)
+        return file.problems, _exported_record("file", file.file, file), _file_lines(file)
     # Imported late, because they import torch.
     from nmt.interop.check_export import check_export
     from nmt.interop.exported import check_no_graphs, is_exported
@@ -73,7 +73,7 @@ def _checked(path: Path, plugins: Sequence[str]) -> tuple[list[str], dict[str, A
     check_no_graphs(path)
     if is_exported(path):
         folder = check_export(path, plugins=plugins)
-        return folder.problems, export_record(folder), export_lines(folder)
+        return folder.problems, _exported_record("folder", folder.folder, folder), _folder_lines(folder)
     run = check_run(path, plugins=plugins)
     return run.problems, as_record(run), as_lines(run)
 
@@ -134,12 +134,7 @@ def _verdict(path: Path, problems: Sequence[str]) -> str:
     return f"{path}: " + (counted(len(problems), "problem") if problems else "all is well")
 
 
-def export_record(found: ExportCheck) -> dict[str, Any]:
-    """The findings about an exported folder, for programs."""
-    return _exported_record("folder", found.folder, found)
-
-
-def export_lines(found: ExportCheck) -> list[str]:
+def _folder_lines(found: ExportCheck) -> list[str]:
     """The same for people."""
     lines = [f"problem: {problem}" for problem in found.problems]
     if not found.problems:
@@ -147,16 +142,11 @@ def export_lines(found: ExportCheck) -> list[str]:
     return [*lines, _verdict(found.folder, found.problems)]
 
 
-def file_record(found: FileCheck) -> dict[str, Any]:
-    """The findings about a file for the engine, for programs."""
-    return _exported_record("file", found.file, found)
-
-
 def _exported_record(kind: str, path: Path, found: ExportCheck | FileCheck) -> dict[str, Any]:
     return {kind: str(path), "ok": not found.problems, "precision": found.stored, "problems": found.problems}
 
 
-def file_lines(found: FileCheck) -> list[str]:
+def _file_lines(found: FileCheck) -> list[str]:
     """The same for people."""
     lines = [f"problem: {problem}" for problem in found.problems]
     if not found.problems:

@@ -30,6 +30,7 @@ from nmt.evaluation.report import FORMATS
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED, DEFAULT_TRIALS, TESTS
 from nmt.evaluation.testsets import test_set
 from nmt.library.scoring import DEFAULT_METRICS, chosen_metrics, measured, target_of
+from nmt.light.options import command_option
 from nmt.light.output import STDOUT, is_one_file
 
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ METRIC_OPTIONS = {"tokenize": "--tokenize", "lowercase": "--lowercase", "languag
 MODEL_OPTIONS = ("source", *(name for name in DECODING if name != "n_best"), "output")
 _MODEL_DEFAULTS = {"checkpoint": "best", "device": "auto"}
 """Further options that only a model can use, and the values that they have where they are not given."""
-_OPTIONS = {"search_options": "--search-option"}
-"""Metric options whose command-line name differs from their key."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -237,7 +236,7 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         given = [name for name in MODEL_OPTIONS if getattr(arguments, name) is not None]
         given += [name for name, default in _MODEL_DEFAULTS.items() if getattr(arguments, name) != default]
         if given:
-            listed = ", ".join(_OPTIONS.get(name, "--" + name.replace("_", "-")) for name in given)
+            listed = ", ".join(map(command_option, given))
             raise ConfigError(f"{listed}: allowed only with MODEL; --hyp is a translation already")
     files = [name for text in _inputs(arguments) for name in text]
     if files.count(STDIN) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import defaultdict
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -12,6 +13,7 @@ from nmt.cli.common import EXIT_FAILURE
 from nmt.cli.lines import line_count
 from nmt.data.text import NotedLines, Undecodable
 from nmt.errors import counted
+from nmt.search.values import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SEVERAL, SPLIT, notes_of
 from nmt.system import USUAL_COLUMNS, columns
 
 if TYPE_CHECKING:
@@ -114,34 +116,19 @@ class Totals:
     empty: int = 0
     tokens: int = 0
     unknown: int = 0
-    split: NotedLines = field(default_factory=NotedLines)
-    several: NotedLines = field(default_factory=NotedLines)
-    not_finite: NotedLines = field(default_factory=NotedLines)
-    at_limit: NotedLines = field(default_factory=NotedLines)
-    longer: NotedLines = field(default_factory=NotedLines)
-    missing: NotedLines = field(default_factory=NotedLines)
+    noted: dict[str, NotedLines] = field(default_factory=lambda: defaultdict(NotedLines))
+    """The lines of each note: `nmt.search.values.notes_of`."""
 
     def add(self, translation: Translation) -> list[str]:
         """Count one line; return its problems, in the words of `--format jsonl`."""
-        from nmt.search.values import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SEVERAL, SPLIT, notes_of
-
         self.lines += 1
         self.empty += translation.source_tokens == 0
         self.tokens += translation.source_tokens
         self.unknown += translation.unknown
-        notes = ["not_utf8"] if self.undecodable.had(self.lines) else []
-        noted = {
-            SPLIT: self.split,
-            SEVERAL: self.several,
-            NOT_FINITE: self.not_finite,
-            AT_LIMIT: self.at_limit,
-            LONGER: self.longer,
-            MISSING: self.missing,
-        }
-        for name in notes_of(translation, longest=self.longest.tokens):
-            noted[name].add(self.lines)
-            notes.append(name)
-        return notes
+        found = notes_of(translation, longest=self.longest.tokens)
+        for name in found:
+            self.noted[name].add(self.lines)
+        return ["not_utf8", *found] if self.undecodable.had(self.lines) else found
 
     def summary(self, seconds: float, *, models: int = 1) -> str:
         """One line for people."""
@@ -156,19 +143,19 @@ class Totals:
 
     def problems(self) -> list[str]:
         """The problems, with the numbers of the first lines that have them."""
-        verb = "has" if self.not_finite.count == 1 else "have"
+        verb = "has" if self.noted[NOT_FINITE].count == 1 else "have"
         said = (
-            (self.not_finite, f"{verb} no translation with a finite score"),
-            (self.missing, "without all required phrases"),
-            (self.at_limit, "stopped at the length limit"),
-            (self.longer, f"longer than {self.longest}"),
-            (self.split, "translated in parts (decoding.split_long)"),
-            (self.several, f"of several sentences translated as a whole ({SEVERAL_HELP})"),
+            (NOT_FINITE, f"{verb} no translation with a finite score"),
+            (MISSING, "without all required phrases"),
+            (AT_LIMIT, "stopped at the length limit"),
+            (LONGER, f"longer than {self.longest}"),
+            (SPLIT, "translated in parts (decoding.split_long)"),
+            (SEVERAL, f"of several sentences translated as a whole ({SEVERAL_HELP})"),
         )
-        found = [noted.said(what) for noted, what in said if noted]
+        found = [self.noted[name].said(what) for name, what in said if self.noted[name]]
         return [*found, self.undecodable.summary()] if self.undecodable.noted else found
 
     @property
     def exit_code(self) -> int:
         """1 if a line has no translation."""
-        return EXIT_FAILURE if self.not_finite else 0
+        return EXIT_FAILURE if self.noted[NOT_FINITE] else 0
