@@ -1,8 +1,12 @@
-"""Training batches: budgets, completeness, order as a function of (seed, epoch, pool), padding."""
+"""The pairs of an epoch: each as often as its share says, in batches, with other subwords in each epoch."""
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,10 +14,118 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.config import DataConfig
-from nmt.data import BatchSampler
+from nmt.config import DataConfig, load_config
+from nmt.data import BatchSampler, Corpus, PreparedData, collate
 from nmt.data import sampler as sampling_module
-from nmt.data.corpus import Part
+from nmt.data.corpus import FlatSentences, Part
+from nmt.data.prepare import prepare
+from nmt.data.sampler import DrawnPairs, PairOrder, Permutation, Resegmentation, sampling_shares, seeds
+from nmt.data.tokenizer import Sides
+from nmt.errors import DataError
+from tests.subword_run import write_subword_config
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3000), st.integers(0, 2**63 - 1))
+def test_every_number_is_met_once(size: int, key: int) -> None:
+    found = Permutation(size, key, "x")(np.arange(size))
+    assert sorted(found.tolist()) == list(range(size))
+
+
+def test_it_depends_on_the_key_alone_and_is_the_same_everywhere() -> None:
+    assert Permutation(10, 1, "epoch", 0)(np.arange(10)).tolist() == PINNED
+    assert Permutation(10, 1, "epoch", 1)(np.arange(10)).tolist() != PINNED
+    huge = Permutation(10**12, 5)
+    assert huge(np.array([7, 10**12 - 1])).tolist() == [huge(np.array([i])).tolist()[0] for i in (7, 10**12 - 1)]
+
+
+PINNED = [1, 7, 6, 9, 8, 0, 4, 3, 5, 2]
+
+
+def test_every_permutation_of_few_is_about_as_likely() -> None:
+    counts = Counter(tuple(Permutation(4, key)(np.arange(4)).tolist()) for key in range(4800))
+    assert len(counts) == 24
+    assert min(counts.values()) > 140 and max(counts.values()) < 260  # 200 expected, standard deviation 14
+
+
+def test_neighbours_part() -> None:
+    size = 100_000
+    found = Permutation(size, 3)(np.arange(size))
+    assert abs(np.corrcoef(found[:-1], found[1:])[0, 1]) < 0.02
+    assert abs(np.corrcoef(found, np.arange(size))[0, 1]) < 0.02
+    distance = np.abs(np.diff(found)) / size
+    assert distance.mean() == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_size_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="size 0"):
+        Permutation(0, 1)
+
+
+NAMES = ["big", "small"]
+
+
+def test_temperature_and_weights_decide_the_shares() -> None:
+    assert sampling_shares([900, 100], NAMES) == pytest.approx([0.9, 0.1])
+    assert sampling_shares([900, 100], NAMES, temperature=2.0) == pytest.approx([0.75, 0.25])
+    assert sampling_shares([900, 100], NAMES, temperature=1e9) == pytest.approx([0.5, 0.5])
+    assert sampling_shares([10**9, 1], NAMES, temperature=1e-3) == pytest.approx([1, 0])
+    assert sampling_shares([900, 100], NAMES, weights=[1, 3]) == pytest.approx([0.25, 0.75])
+    with pytest.raises(DataError, match=r"^data\.train: no pair of small was kept, so it cannot be sampled"):
+        sampling_shares([900, 0], NAMES, temperature=2.0)
+
+
+def taken(order: PairOrder, epoch: int) -> np.ndarray:
+    return order.rows(epoch, 0, order.units)
+
+
+def test_without_shares_an_epoch_is_each_pair_once() -> None:
+    order = PairOrder([Part(70, 0), Part(30, 0)], seed=4)
+    for epoch in (0, 1, 5):
+        assert sorted(taken(order, epoch).tolist()) == list(range(100))
+    assert taken(order, 0).tolist() != taken(order, 1).tolist()
+    assert order.uses() == [1.0]
+
+
+@pytest.mark.parametrize("large", [10**9, 10])
+def test_pairs_of_a_corpus_are_used_equally_often_over_the_epochs(monkeypatch: pytest.MonkeyPatch, large: int) -> None:
+    monkeypatch.setattr(sampling_module, "LARGE", large)
+    parts = [Part(900 * 64, 0), Part(100 * 64, 0)]
+    order = PairOrder(parts, shares=[0.55, 0.45], seed=4)
+    assert order.unit_pairs == (64 if large == 10 else 1)
+    counts: Counter[int] = Counter()
+    for epoch in range(3):
+        rows = taken(order, epoch)
+        assert len(rows) == 1000 * 64
+        small = np.count_nonzero(rows >= parts[0].pairs)
+        assert small == 450 * 64
+        counts.update(rows.tolist())
+    big = [counts[row] for row in range(parts[0].pairs)]
+    small_uses = [counts[row] for row in range(parts[0].pairs, 1000 * 64)]
+    assert (min(big), max(big)) == (1, 2) and sum(big) == 3 * 550 * 64
+    assert (min(small_uses), max(small_uses)) == (13, 14)
+    assert order.uses() == pytest.approx([550 / 900, 4.5])
+
+
+def test_any_piece_is_what_the_whole_has_there() -> None:
+    order = PairOrder([Part(50, 0), Part(7, 0)], shares=[0.5, 0.5], seed=1)
+    whole = taken(order, 6).tolist()
+    assert order.rows(6, 20, 31).tolist() == whole[20:31]
+
+
+def test_both_corpora_are_found_all_over_an_epoch() -> None:
+    order = PairOrder([Part(5000, 0), Part(5000, 0)], shares=[0.5, 0.5], seed=1)
+    for piece in np.split(taken(order, 0), 10):
+        assert 400 < np.count_nonzero(piece < 5000) < 600
+
+
+def test_runs_end_where_the_corpus_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling_module, "LARGE", 10)
+    order = PairOrder([Part(100, 0), Part(65, 0)], shares=[0.5, 0.5], seed=1)
+    rows = Counter(taken(order, 0).tolist())
+    assert max(rows) == 164 and min(rows) == 0
+    one = PairOrder([Part(100, 0), Part(65, 0)], seed=1)
+    assert sorted(taken(one, 0).tolist()) == list(range(165))
 
 
 def corpus_of(source: np.ndarray, target: np.ndarray, sizes: list[int] | None = None) -> SimpleNamespace:
@@ -86,10 +198,10 @@ def test_a_pool_needs_none_of_the_pools_before_it() -> None:
 def test_the_order_is_the_same_on_every_machine_and_version() -> None:
     # A resumed run must see the batches the first one would have seen.
     batches = BatchSampler(lengths(12, longest=20), batch_sentences=3, pool_batches=2, seed=1).epoch(1)
-    assert as_lists(batches) == PINNED
+    assert as_lists(batches) == PINNED_OF_SAMPLER
 
 
-PINNED = [[11, 5, 7], [10, 1, 0], [8, 9, 4], [3, 2, 6]]
+PINNED_OF_SAMPLER = [[11, 5, 7], [10, 1, 0], [8, 9, 4], [3, 2, 6]]
 
 
 def test_batches_are_full_and_of_similar_length() -> None:
@@ -175,3 +287,120 @@ def test_a_pool_of_a_huge_corpus_takes_neither_time_nor_memory_for_the_rest() ->
 def test_a_limit_is_needed() -> None:
     with pytest.raises(ValueError, match="batch_tokens or batch_sentences"):
         BatchSampler(lengths(3))
+
+
+ROWS = np.arange(120)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    config = load_config(write_subword_config(tmp_path_factory.mktemp("text")))
+    return prepare(config, config.run_dir, progress=False)
+
+
+def texts(pairs: DrawnPairs | Corpus, rows: np.ndarray) -> list[tuple[list[int], list[int]]]:
+    """Both sides of each pair, padding taken off."""
+    source, target = pairs.padded_source(rows), pairs.padded_target(rows)
+    lengths = zip(*pairs.lengths(rows), strict=True)
+    found = []
+    for i, (s, t) in enumerate(lengths):
+        assert not source[i, s:].any() and not target[i, t:].any()
+        found.append((source[i, :s].tolist(), target[i, :t].tolist()))
+    return found
+
+
+def anew(data: PreparedData, *, sides: Sides | None = None, seed: int = 1, max_length: int = 100) -> Resegmentation:
+    return Resegmentation(data.train, sides or data.sides, seed=seed, max_length=max_length)
+
+
+def test_a_sentence_follows_from_seed_epoch_pair_and_side_alone(data: PreparedData) -> None:
+    whole = texts(anew(data)(3, ROWS), ROWS)
+    assert whole == texts(anew(data)(3, ROWS), ROWS)
+    some = np.array([7, 110, 7, 0, 51])
+    assert texts(anew(data)(3, some), some) == [whole[i] for i in some]
+    for other in (texts(anew(data)(4, ROWS), ROWS), texts(anew(data, seed=2)(3, ROWS), ROWS), texts(data.train, ROWS)):
+        for side in (0, 1):
+            assert sum(a[side] != b[side] for a, b in zip(whole, other, strict=True)) > len(ROWS) / 2
+    keys = [seeds(*key, np.arange(50)) for key in itertools.product((1, 2), (0, 1), ("source", "target"))]
+    assert len(np.unique(np.concatenate(keys))) == 400
+
+
+def test_the_text_stays_the_same(data: PreparedData) -> None:
+    tokenizer = data.tokenizer
+    for (source, target), (own_source, own_target) in zip(
+        texts(anew(data)(0, ROWS), ROWS), texts(data.train, ROWS), strict=True
+    ):
+        assert tokenizer.decode_source(source) == tokenizer.decode_source(own_source)
+        assert tokenizer.decode_target(target) == tokenizer.decode_target(own_target)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_one_side_alone(data: PreparedData, side: int) -> None:
+    sides = Sides(source=data.sides.source) if side == 0 else Sides(target=data.sides.target)
+    both, one, usual = (
+        texts(pairs, ROWS) for pairs in (anew(data)(2, ROWS), anew(data, sides=sides)(2, ROWS), data.train)
+    )
+    assert [pair[side] for pair in one] == [pair[side] for pair in both]
+    assert [pair[1 - side] for pair in one] == [pair[1 - side] for pair in usual]
+
+
+def test_what_would_be_too_long_stays_as_it_is_and_is_counted(data: PreparedData) -> None:
+    longest = data.train.longest_source
+    pairs, free = anew(data, max_length=longest)(1, ROWS), anew(data)(1, ROWS)
+    kept = 0
+    for own, usual, loose in zip(texts(pairs, ROWS), texts(data.train, ROWS), texts(free, ROWS), strict=True):
+        for side in (0, 1):
+            too_long = len(loose[side]) > longest + 1
+            assert own[side] == (usual[side] if too_long else loose[side])
+            kept += too_long
+    assert pairs.too_long(ROWS) == kept > 3
+    assert pairs.too_long(np.concatenate([ROWS, ROWS])) == 2 * kept
+    assert free.too_long(ROWS) == 0
+    assert max(int(side.max()) for side in pairs.lengths(ROWS)) <= longest + 1
+
+
+def test_batches_are_cut_from_the_lengths_of_the_epoch(data: PreparedData) -> None:
+    def sampler(anew: Resegmentation | None) -> BatchSampler:
+        return BatchSampler(data.train, batch_tokens=90, pool_batches=5, seed=1, anew=anew)
+
+    plain, split = sampler(None), sampler(anew(data, max_length=data.train.longest_source))
+    assert split.pools == plain.pools > 2
+    seen, batches, kept, tokens = [], 0, 0, 0
+    for number in range(split.pools):
+        pool = split.pool(0, number)
+        assert pool.drawn is not None and plain.pool(0, number).drawn is None
+        for rows in pool.batches:
+            batch = collate(pool.drawn, rows)
+            assert len(rows) == 1 or max(batch.source.numel(), batch.target.numel()) <= 90
+            seen += rows.tolist()
+            batches += 1
+            kept += pool.drawn.too_long(rows)
+            tokens += int((batch.source != 0).sum() + (batch.target != 0).sum())
+    assert sorted(seen) == ROWS.tolist()
+    assert kept > 0
+    estimate = split.estimate
+    if estimate.exact:
+        assert (estimate.batches, estimate.too_long) == (batches, kept)
+    usual = int(data.train.source_lengths.sum() + data.train.target_lengths.sum())
+    assert estimate.growth == pytest.approx(tokens / usual, rel=0.1) and estimate.growth > 1.05
+    assert plain.estimate.growth is None and plain.estimate.too_long == 0
+    assert estimate.batches > plain.estimate.batches
+
+
+def test_dev_text_and_caches_know_nothing_of_it(data: PreparedData, tmp_path: Path) -> None:
+    config = load_config(write_subword_config(tmp_path))
+    options = {**config.data.tokenizer_options, "bpe_dropout": 0.0}
+    without = prepare(replace(config, data=replace(config.data, tokenizer_options=options)), tmp_path, progress=False)
+    assert without.train.key == data.train.key and without.sides == Sides()
+    assert without.dev is not None and data.dev is not None and without.dev.key == data.dev.key
+    assert (without.tokenizer.fingerprint(), without.tokenizer.sampling()) == (data.tokenizer.fingerprint(), Sides())
+
+
+def test_flat_sentences() -> None:
+    sentences = FlatSentences.of(np.array([5, 6, 7, 8], np.uint16), np.array([3, 0, 1]))
+    assert sentences.row(0).tolist() == [5, 6, 7] and sentences.row(1).tolist() == []
+    assert sentences.padded(np.array([2, 0])).tolist() == [[8, 0, 0], [5, 6, 7]]
+    taken = sentences.taken(np.array([2, 1, 0, 2]))
+    assert taken.ids.tolist() == [8, 5, 6, 7, 8] and taken.lengths.tolist() == [1, 0, 3, 1]
+    assert [taken.row(i).tolist() for i in range(4)] == [[8], [], [5, 6, 7], [8]]
+    assert sentences.padded(np.array([], np.int64)).shape == (0, 0)

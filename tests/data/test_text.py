@@ -1,17 +1,37 @@
-"""What a line is, how files are found, and what is said of files that cannot be used."""
+"""Reading text: lines, what is not UTF-8, blocks, windows, samples, and files of a prefix."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from nmt.data import find_file, read_lines, read_parallel
-from nmt.data.text import SHOWN, FilePair, NotedLines, count_pairs, named_files, read_pairs
+from nmt.data import text as module
+from nmt.data.text import (
+    SHOWN,
+    FilePair,
+    NotedLines,
+    TextPosition,
+    count_pairs,
+    named_files,
+    read_blocks,
+    read_pairs,
+    reservoir,
+    sample_lines,
+    split_lines,
+    windows,
+)
 from nmt.errors import DataError, counted
+from nmt.light.encodings import is_wide
 
 ODD = "a\u0085b\u2028c\u2029d\x0be\x0cf\x00g\x1ch\ri"
 
@@ -166,3 +186,141 @@ def test_all_are_counted_and_the_first_few_named() -> None:
         noted.add(number)
     assert noted.listed == ", ".join(map(str, range(1, SHOWN + 1))) + ", ..."
     assert noted.lines == f"{SHOWN + 1} lines" and noted
+
+
+PLACE = Path("t.en")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(["a", "ü", "\r", "\n", "\r\n", "\x00", "\u0085", "\u2028", "\x0b", " ", "\ufeff"])))
+def test_lines_of_a_block_are_those_of_the_reader(pieces: list[str]) -> None:
+    content = "".join(pieces).encode()
+    assume(not any(map(is_wide, content.split(b"\n"))))  # "a\0a\0a\0", which only the reader refuses
+    assert split_lines(content, PLACE) == list(read_lines(io.BytesIO(content), name="t"))
+
+
+def test_bytes_that_are_not_utf8_are_named_as_by_the_reader() -> None:
+    content = b"fine\nalso\nab\xffcd\n"
+    with pytest.raises(DataError) as ours:
+        split_lines(content, PLACE, first_line=1)
+    with pytest.raises(DataError) as theirs:
+        list(read_lines(io.BytesIO(content), name=str(PLACE)))
+    assert str(ours.value) == str(theirs.value)
+    with pytest.raises(DataError, match="line 43: not UTF-8"):
+        split_lines(content, PLACE, first_line=41)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_text_goes_on_from_any_position(tmp_path: Path, packed: bool) -> None:
+    files = []
+    for name, count in (("1", 10), ("2", 3)):
+        sides = []
+        for language in ("en", "de"):
+            content = "".join(f"{language} {i} \u2028ü{'.' * i}\r\n" for i in range(count)).encode()
+            path = tmp_path / f"{name}.{language}{'.gz' if packed else ''}"
+            path.write_bytes(gzip.compress(content) if packed else content)
+            sides.append(path)
+        files.append(FilePair(*sides))
+    blocks = list(read_blocks(files, lines=4, start=TextPosition()))
+    assert [(block.part, block.first_line, block.source.count(b"\n")) for block in blocks] == [
+        (0, 1, 4), (0, 5, 4), (0, 9, 2), (1, 1, 3)
+    ]  # fmt: skip
+    for i, block in enumerate(blocks):
+        assert list(read_blocks(files, lines=4, start=block.after)) == blocks[i + 1 :]
+    joined = b"".join(block.target for block in blocks[:3])
+    assert split_lines(joined, PLACE) == list(read_lines(files[0].target))
+
+
+def test_a_side_that_ends_early_is_named(tmp_path: Path) -> None:
+    files = FilePair(tmp_path / "t.en", tmp_path / "t.de")
+    files.source.write_bytes(b"a\n" * 9)
+    files.target.write_bytes(b"a\n" * 8)
+    with pytest.raises(DataError, match=r"t\.en has 9 lines but .*t\.de has 8"):
+        list(read_blocks([files], lines=4, start=TextPosition()))
+    files.target.unlink()
+    with pytest.raises(DataError, match=r"t\.en and its other side: cannot be read"):
+        list(read_blocks([files], lines=4, start=TextPosition()))
+
+
+class Sender:
+    """Lines by the seconds at which each comes, and the clock that goes on when they are waited for."""
+
+    def __init__(self, times: Sequence[float], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self._times = list(times)
+        self._taken = 0
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def __iter__(self) -> Iterator[float]:
+        while self._taken < len(self._times):
+            self._taken += 1
+            self.now = max(self.now, self._times[self._taken - 1])
+            yield self._times[self._taken - 1]
+
+    def arrives(self, seconds: float) -> bool:
+        comes = self._times[self._taken] if self._taken < len(self._times) else self.now
+        self.now = min(max(self.now, comes), self.now + max(0.0, seconds))
+        return comes <= self.now
+
+
+def test_a_window_ends_with_the_first_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that is waited for is not kept, those written one right after another stay together."""
+    times = [0.0, 0.0005, 0.001, 1.0, 1.5, 1.5005]
+    sender = Sender(times, monkeypatch)
+    found = []
+    for window in windows(sender, size=10, arrives=sender.arrives, length=lambda line: 1):
+        assert sender.now - window[-1] <= 1.001 * module.PAUSE
+        found.append(window)
+    assert found == [times[:3], [1.0], [1.5, 1.5005]]
+
+
+def test_a_sender_without_pauses_is_answered_before_the_window_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    sender = Sender([0.0005 * number for number in range(1000)], monkeypatch)
+    window = next(windows(sender, size=1000, arrives=sender.arrives, length=lambda line: 1))
+    assert len(window) == pytest.approx(module.PATIENCE / 0.0005, abs=2)
+    assert sender.now <= module.PATIENCE + module.PAUSE
+
+
+def test_what_came_during_the_work_is_one_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    sender = Sender([0.0005 * number for number in range(1000)], monkeypatch)
+    found = windows(sender, size=1000, arrives=sender.arrives, length=lambda line: 1)
+    first = len(next(found))
+    sender.now = 2.0  # the window is translated
+    assert [len(window) for window in found] == [1000 - first]
+
+
+def test_a_window_of_long_lines_holds_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHARACTERS", 10)
+    assert list(windows(["12345"] * 5, size=4)) == [["12345"] * 2, ["12345"] * 2, ["12345"]]
+    assert list(windows(["1"] * 5, size=4)) == [["1"] * 4, ["1"]]
+
+
+def test_sample_is_seeded_uniform_and_bounded() -> None:
+    assert reservoir(range(100), 200, seed=1) == list(range(100))
+    assert reservoir(range(100), 10, seed=1) == reservoir(range(100), 10, seed=1) != reservoir(range(100), 10, seed=2)
+    hits = Counter(item for seed in range(2000) for item in set(reservoir(range(50), 10, seed=seed)))
+    assert sum(hits.values()) == 20_000, "none twice"
+    # Each is expected 400 times, with a standard deviation of 18.
+    assert min(hits.values()) > 320 and max(hits.values()) < 480
+
+
+def test_few_items_are_drawn_from_many_in_one_pass() -> None:
+    assert len(set(reservoir(iter(range(300_000)), 3, seed=5))) == 3
+    assert reservoir(iter([]), 3, seed=5) == []
+
+
+def test_lines_are_those_that_reading_gives(tmp_path: Path) -> None:
+    content = "a\r\n\n\r\nb\u0085c\u2028\rd\n last\r".encode()
+    (tmp_path / "t.en").write_bytes(content)
+    (tmp_path / "t.en.gz").write_bytes(gzip.compress(content))
+    for path in tmp_path.iterdir():
+        lines = list(sample_lines([path], 9, seed=1))
+        assert lines == [line for line in read_lines(path) if line] == ["a", "b\u0085c\u2028\rd", " last\r"]
+
+
+@pytest.mark.parametrize("damage", ["bytes", "gzip"])
+def test_unreadable_text_is_named(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / ("t.en" if damage == "bytes" else "t.en.gz")
+    path.write_bytes(b"a\n\xff\n" if damage == "bytes" else gzip.compress(b"a\n" * 99)[:-9])
+    with pytest.raises(DataError, match=r"t\.en, line 2: not UTF-8" if damage == "bytes" else r"t\.en\.gz: not a read"):
+        list(sample_lines([path], 9, seed=1))
