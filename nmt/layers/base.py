@@ -1,26 +1,29 @@
-"""The common part of all recurrent layers: shapes as in `torch.nn.GRU`, layers, directions, dropout, states."""
+"""Recurrent layers: shapes as in `torch.nn.GRU`, padded, unbatched or packed; layers, directions, dropout, states."""
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from nmt.cells import Cell
 from nmt.errors import near_miss, shown
 from nmt.kernel_check import recurrences, verify_operations
-from nmt.layers.batch import Batch, Sequences, read_batch
 from nmt.models.encoder import both_directions
 from nmt.models.parts import Dropout
 from nmt.ops.recurrence import product_type
 
 S = TypeVar("S")
 """The state of a unit: h, Tensor, or h and c, tuple[Tensor, Tensor]."""
+
+Sequences = Tensor | PackedSequence
 
 
 class RecurrentLayers(nn.Module, Generic[S]):
@@ -38,6 +41,7 @@ class RecurrentLayers(nn.Module, Generic[S]):
         bidirectional: a second direction runs from the end; outputs are [..., 2H], the first direction first.
         layer_norm: normalise the products of the input and of the state, see the unit.
         device, dtype: device and type of the parameters.
+        options: those of the unit, by name, as in `model.cell_options` (docs/units.md).
 
     Parameters have the names `cells.K.NAME`; K is the index in the states: R times the layer, plus the direction.
     """
@@ -45,19 +49,29 @@ class RecurrentLayers(nn.Module, Generic[S]):
     cell: ClassVar[type[Cell[Any]]]
     """The unit."""
 
+    def __init_subclass__(cls) -> None:
+        """The signature names the unit's options; the help has its equations."""
+        usual = list(inspect.signature(RecurrentLayers.__init__).parameters.values())[1:-1]  # without self, options
+        own = [
+            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+            for field in fields(cls.cell.Options)
+        ]
+        cls.__signature__ = inspect.Signature([*usual, *own])  # type: ignore[attr-defined]
+        cls.__doc__ = f"{inspect.getdoc(cls.cell)}\n\n{cls.__doc__}"
+
     def __init__(
         self,
         input_size: int,
         hidden_size: int,
-        num_layers: int,
+        num_layers: int = 1,
         *,
-        batch_first: bool,
-        dropout: float,
-        bidirectional: bool,
-        layer_norm: bool,
-        options: Any,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        layer_norm: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> None:
         super().__init__()
         name = type(self).__name__
@@ -67,14 +81,14 @@ class RecurrentLayers(nn.Module, Generic[S]):
             raise ValueError(f"{name}: dropout: must be a number from 0 to 1, not {shown(dropout)}")
         if dropout and num_layers == 1:
             warnings.warn(f"{name}: dropout is between layers, of which there is only one", stacklevel=3)
-        _check_options(options, name=name)
+        _check_options(options, self.cell.Options, name=name)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.batch_first, self.dropout, self.bidirectional = batch_first, dropout, bidirectional
-        self.layer_norm, self.options = layer_norm, options
+        self.layer_norm, self.options = layer_norm, self.cell.Options(**options)
         directions = 2 if bidirectional else 1
         widths = [input_size] * directions + [directions * hidden_size] * directions * (num_layers - 1)
         self.cells = nn.ModuleList(
-            self.cell(width, hidden_size, layer_norm=layer_norm, options=options) for width in widths
+            self.cell(width, hidden_size, layer_norm=layer_norm, options=self.options) for width in widths
         )
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(num_layers - 1))
         self._operations = self._needed()
@@ -188,13 +202,117 @@ def _check_size(size: object, *, key: str) -> None:
         raise ValueError(f"{key}: must be at least 1, not {size}")
 
 
-def _check_options(options: Any, *, name: str) -> None:
-    """Raise ValueError for a word that an option does not allow, TypeError for a value that must be a boolean."""
-    hints = get_type_hints(type(options))
-    for field in fields(options):
-        value, hint = getattr(options, field.name), hints[field.name]
-        if get_origin(hint) is Literal and value not in get_args(hint):
-            hint_of = near_miss(str(value), get_args(hint))
-            raise ValueError(f"{name}: {field.name}: {shown(value)}.{hint_of} Allowed: {', '.join(get_args(hint))}.")
-        if hint is bool and not isinstance(value, bool):
-            raise TypeError(f"{name}: {field.name}: must be True or False, not {shown(value)}")
+def _check_options(given: dict[str, Any], kind: type[Any], *, name: str) -> None:
+    """Raise TypeError for an unknown option or a value that must be a boolean, ValueError for a word not allowed."""
+    hints = get_type_hints(kind)
+    for key, value in given.items():
+        if key not in hints:
+            raise TypeError(f"{name}: {key}: is not an option.{near_miss(key, list(hints))}")
+        if get_origin(hints[key]) is Literal and value not in get_args(hints[key]):
+            allowed = get_args(hints[key])
+            raise ValueError(
+                f"{name}: {key}: {shown(value)}.{near_miss(str(value), allowed)} Allowed: {', '.join(allowed)}."
+            )
+        if hints[key] is bool and not isinstance(value, bool):
+            raise TypeError(f"{name}: {key}: must be True or False, not {shown(value)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Sequences in the form that cells take, and the conversion back to the form of the input."""
+
+    x: Tensor
+    """[B, T, D], 0 at padding"""
+    mask: Tensor | None
+    """bool [B, T], true where a sequence has a value"""
+    batch_first: bool = True
+    """Whether the input was [B, T, D]; else it was [T, B, D]."""
+    is_batched: bool = True
+    """False for one sequence [T, D]."""
+    packed: PackedSequence | None = None
+    """The packed input, whose sequences are sorted by length."""
+    places: Tensor | None = None
+    """[N], the indices of its values among the T * B positions of a time-major batch"""
+
+    def restored(self, outputs: Tensor) -> Sequences:
+        """Outputs [B, T, W] in the form of the input, 0 at padding."""
+        if self.packed is not None and self.places is not None:
+            data = outputs.transpose(0, 1).flatten(0, 1).index_select(0, self.places)
+            return PackedSequence(data, *self.packed[1:])
+        if self.mask is not None:
+            outputs = outputs.masked_fill(~self.mask.unsqueeze(-1), 0)
+        if not self.is_batched:
+            return outputs[0]
+        return outputs if self.batch_first else outputs.transpose(0, 1)
+
+    def state_rows(self, state: Tensor) -> Tensor:
+        """Convert a state of the input form, [L, B, H] or [L, H], to [L, B, H] in the order of the rows of x."""
+        if not self.is_batched:
+            return state.unsqueeze(1)
+        order = None if self.packed is None else self.packed.sorted_indices
+        return state if order is None else state.index_select(1, order)
+
+    def restored_state(self, state: Tensor) -> Tensor:
+        """The inverse of `state_rows`."""
+        if not self.is_batched:
+            return state.squeeze(1)
+        order = None if self.packed is None else self.packed.unsorted_indices
+        return state if order is None else state.index_select(1, order)
+
+
+def read_batch(given: Sequences, mask: Tensor | None, *, width: int, batch_first: bool) -> Batch:
+    """The sequences `given`, whose values have `width` channels; `mask` has the shape of the input without channels.
+
+    Raises:
+        ValueError: shapes do not fit, or there is a mask for a packed sequence.
+        TypeError: an argument is not a tensor.
+    """
+    if isinstance(given, PackedSequence):
+        if mask is not None:
+            raise ValueError("mask: a packed sequence has its lengths; give one of both")
+        _check_width(given.data, width, dimensions=(2,), form="packed data [N, D]")
+        return _unpacked(given)
+    if not isinstance(given, Tensor):
+        raise TypeError(f"input: must be a tensor or a PackedSequence, not {type(given).__name__}")
+    form = "[B, T, D] or [T, D]" if batch_first else "[T, B, D] or [T, D]"
+    _check_width(given, width, dimensions=(2, 3), form=form)
+    is_batched = given.dim() == 3
+    if mask is not None:
+        mask = _checked_mask(mask, given)
+    if not is_batched:
+        x, mask = given.unsqueeze(0), None if mask is None else mask.unsqueeze(0)
+    elif batch_first:
+        x = given
+    else:
+        x, mask = given.transpose(0, 1), None if mask is None else mask.transpose(0, 1).contiguous()
+    if x.size(1) == 0:
+        raise ValueError(f"input: {list(given.shape)} has no time step")
+    if mask is not None:
+        x = x.masked_fill(~mask.unsqueeze(-1), 0)  # a NaN in padding would reach the gradients of weights
+    return Batch(x=x, mask=mask, batch_first=batch_first, is_batched=is_batched)
+
+
+def _check_width(given: Tensor, width: int, *, dimensions: tuple[int, ...], form: str) -> None:
+    if given.dim() not in dimensions or given.size(-1) != width:
+        raise ValueError(f"input: {list(given.shape)}, but must be {form} with D = input_size = {width}")
+
+
+def _checked_mask(mask: Tensor, given: Tensor) -> Tensor:
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"mask: must be a tensor, not {type(mask).__name__}")
+    if mask.shape != given.shape[:-1]:
+        wanted = f"must be {list(given.shape[:-1])}, true at values, for input {list(given.shape)}"
+        raise ValueError(f"mask: {list(mask.shape)}, but {wanted}")
+    return mask.to(given.device).bool()
+
+
+def _unpacked(given: PackedSequence) -> Batch:
+    """The batch of a packed sequence; rows are in packed order, the longest first."""
+    sizes = given.batch_sizes  # on the CPU, [T]: how many sequences have a value at each time step
+    length, rows = len(sizes), int(sizes[0])
+    has_value = torch.arange(rows) < sizes.unsqueeze(1)  # [T, B]
+    places = has_value.flatten().nonzero().squeeze(1).to(given.data.device)
+    flat = given.data.new_zeros(length * rows, given.data.size(1)).index_copy(0, places, given.data)
+    x = flat.view(length, rows, -1).transpose(0, 1)
+    mask = None if bool(has_value.all()) else has_value.t().contiguous().to(given.data.device)
+    return Batch(x=x, mask=mask, packed=given, places=places)
