@@ -12,7 +12,7 @@ from nmt.cells.initializers import INIT_RANGE
 from nmt.cells.state import CellState
 from nmt.ops.dropout import layer_dropout, of_parameters
 from nmt.ops.matrices.training import linear
-from nmt.ops.recurrence import Recurrent, at_least_fp32, layer_norm_parts
+from nmt.ops.recurrence import Recurrent, at_least_fp32, layer_norm
 from nmt.ops.sequence import sequence, step
 from nmt.ops.unit import GateValues, Projection, Unit
 
@@ -60,7 +60,7 @@ class UnitCell(Cell[S]):
         products = linear(x, self.input_weight)
         if self.input_scale is None or self.input_offset is None:
             return products
-        return layer_norm_parts(products, self.input_scale, self.input_offset, widths=self._heights(self.input_parts))
+        return layer_norm(products, self.input_scale, self.input_offset, widths=self._heights(self.input_parts))
 
     def _heights(self, parts: tuple[int, ...]) -> list[int]:
         return [part * self.hidden_size for part in parts]

@@ -234,8 +234,11 @@ class InitialStates(nn.Module):
 
     def forward(self, last: Tensor) -> list[Tensor]:
         """last [B, width] -> for each decoder layer [B, P]."""
-        packed = [linear(last) for linear in self.maps]
-        return [torch.tanh(state) for state in packed] if self.tanh else packed
+        packed = []
+        for linear_map in self.maps:
+            state = linear_map(last)
+            packed.append(torch.tanh(state) if self.tanh else state)
+        return packed
 
 
 class Readout(nn.Module):

@@ -13,7 +13,7 @@ from nmt.ops.dispatch import use_native
 from nmt.ops.matrices.inference import InferenceMatrix
 from nmt.ops.matrices.training import PlainMatrix, matrix_of, matrix_of_steps
 from nmt.ops.native import column_sums
-from nmt.ops.recurrence import EPSILON, layer_norm_parts
+from nmt.ops.recurrence import EPSILON, layer_norm
 from nmt.ops.unit import Projection
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Product:
     def finish(self, t: int, *, out: Tensor) -> None:
         """With layer norm, write the normalised product plus bias to out [B, m]."""
         if self._saved is not None and self._scale is not None and self._offset is not None:
-            normal = layer_norm_parts(self._saved[t], self._scale, self._offset, widths=self._widths)
+            normal = layer_norm(self._saved[t], self._scale, self._offset, widths=self._widths)
             out.copy_(normal if self._bias is None else normal + self._bias)
 
     def start_backward(self) -> None:

@@ -14,22 +14,17 @@ from nmt.ops.tracing import traced
 EPSILON = 1e-8
 
 
-def layer_norm(x: Tensor, scale: Tensor, offset: Tensor) -> Tensor:
+def layer_norm(x: Tensor, scale: Tensor, offset: Tensor, *, widths: Sequence[int] = ()) -> Tensor:
     """scale * (x - mean) / sqrt(variance + 1e-8) + offset over the last axis (Ba et al. 2016).
 
-    x [..., N], scale and offset [N]. The variance is the population variance. Computed and returned
-    in at least fp32, because 1e-8 has no effect in bf16.
+    x [..., N], scale and offset [N]. The variance is the population variance. Computed and returned in at least fp32,
+    because 1e-8 has no effect in bf16. Consecutive parts are normalised separately; their `widths` add up to N.
     """
+    if len(widths) > 1:
+        parts = zip(*(torch.split(tensor, list(widths), -1) for tensor in (x, scale, offset)), strict=True)
+        return torch.cat([layer_norm(*part) for part in parts], -1)
     dtype = torch.promote_types(scale.dtype, torch.float32)
     return F.layer_norm(x.to(dtype), scale.shape, scale.to(dtype), offset.to(dtype), EPSILON)
-
-
-def layer_norm_parts(x: Tensor, scale: Tensor, offset: Tensor, *, widths: Sequence[int]) -> Tensor:
-    """Normalise consecutive parts of x [..., N] separately; their `widths` add up to N."""
-    if len(widths) == 1:
-        return layer_norm(x, scale, offset)
-    parts = zip(*(torch.split(tensor, list(widths), -1) for tensor in (x, scale, offset)), strict=True)
-    return torch.cat([layer_norm(*part) for part in parts], -1)
 
 
 State = tuple[Tensor, ...]
@@ -58,7 +53,7 @@ def recurrent_product(h: Tensor, parameters: Recurrent, *, widths: Sequence[int]
     h = h.to(weight.dtype)
     if scale is None or offset is None:
         return F.linear(h, weight, bias)
-    return layer_norm_parts(F.linear(h, weight), scale, offset, widths=widths or scale.shape) + bias
+    return layer_norm(F.linear(h, weight), scale, offset, widths=widths) + bias
 
 
 def at_least_fp32(x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from nmt.ops.loop import Given, run_loop
 from nmt.ops.recurrence import (
     State,
     at_least_fp32,
-    layer_norm_parts,
+    layer_norm,
     live_rows,
     product_type,
     readable_rows,
@@ -117,7 +117,7 @@ def bidirectional(ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor 
     (_, _, scale, offset, widths), (_, _, back_scale, back_offset, back_widths) = ahead.projection, back.projection
     if scale is not None and offset is not None and back_scale is not None and back_offset is not None:
         both = torch.cat([scale, back_scale]), torch.cat([offset, back_offset])
-        products = layer_norm_parts(products, *both, widths=widths + back_widths)
+        products = layer_norm(products, *both, widths=widths + back_widths)
     found = kinds[0].whole(units, products.unflatten(-1, (2, -1)).permute(2, 0, 1, 3), None, mask, reverse=False)
     if found is None:
         return None

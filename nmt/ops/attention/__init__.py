@@ -68,12 +68,15 @@ def attend_native(
     `powers` are `powers_of` the keys. The other arguments are as in `nmt.ops.attention`, without the bias, which does
     not change the softmax.
     """
-    sentences, queries, _ = query.shape
-    attention = AttentionKernel(keys, values, powers=powers, penalty=penalty[:, 0, 0].float(), weight=weight.float())
+    (sentences, heads, positions, width), queries = keys.shape, query.size(1)
     rows = query.to(keys.dtype).flatten(0, 1).contiguous()
     context = torch.empty_like(rows)
-    weights = torch.empty(len(rows), attention.heads, attention.positions, dtype=torch.float32)
-    attention.forward(rows, weights=weights, context=context)
+    weights = torch.empty(len(rows), heads, positions, dtype=torch.float32)
+    kernel("attention_forward", keys.dtype)(
+        *(rows, rows.stride(0), keys.contiguous(), powers.contiguous(), values.contiguous()),
+        *(penalty[:, 0, 0].float().contiguous(), weight.float().contiguous(), weights, weights.stride(0)),
+        *(context, context.stride(0), len(rows), queries, heads, positions, width),
+    )
     return context.unflatten(0, (sentences, queries)), weights.unflatten(0, (sentences, queries)).transpose(1, 2)
 
 

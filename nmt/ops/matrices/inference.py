@@ -50,14 +50,13 @@ class InferenceMatrix(Tensor):
     """int8 or bf16 [M', K'], both widths padded with zeros"""
     scales: Tensor | None
     """fp32 [M], one for each output; None for bf16"""
-    _packed: Tensor | None
 
     @staticmethod
     def make(kind: type[M], values: Tensor, scales: Tensor | None, *, rows: int, width: int) -> M:
         """A matrix of this kind; `rows` and `width` are M and K."""
         dtype = values.dtype if scales is None else scales.dtype
         self: M = Tensor._make_wrapper_subclass(kind, (rows, width), dtype=dtype, device=values.device)
-        self.values, self.scales, self._packed = values, scales, None
+        self.values, self.scales = values, scales
         return self
 
     @classmethod
@@ -74,13 +73,9 @@ class InferenceMatrix(Tensor):
         result = (self.packed_product if native else self.plain_product)(rows, bias)
         return result.view(*x.shape[:-1], outputs)
 
+    @functools.cached_property
     def packed(self) -> Tensor:
-        """The values in the layout of the C kernels, cached after the first call; see tiles.h."""
-        if self._packed is None:
-            self._packed = self._pack()
-        return self._packed
-
-    def _pack(self) -> Tensor:
+        """The values in the layout of the C kernels; see tiles.h."""
         return pack(self.values)
 
     def operands(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -145,7 +140,7 @@ class Bf16Matrix(InferenceMatrix):
     kind = "bf16"
 
     def operands(self, x: Tensor) -> tuple[Tensor, ...]:
-        return _widened(x.to(torch.bfloat16), self.values.shape[1]).contiguous(), self.packed()
+        return _widened(x.to(torch.bfloat16), self.values.shape[1]).contiguous(), self.packed
 
     def packed_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         (rows, packed), out = self.operands(x), x.new_empty(x.shape[0], self.shape[0], dtype=torch.float32)
@@ -164,11 +159,12 @@ class Int8Matrix(InferenceMatrix):
     kind = "int8"
     scales: Tensor
 
-    def _pack(self) -> Tensor:
+    @functools.cached_property
+    def packed(self) -> Tensor:
         return pack((self.values ^ -128).view(torch.bfloat16))  # plus 128, as unsigned bytes
 
     def operands(self, x: Tensor) -> tuple[Tensor, ...]:
-        return *_rows(x, self.values.shape[1]), self.packed(), self.scales
+        return *_rows(x, self.values.shape[1]), self.packed, self.scales
 
     def packed_product(self, x: Tensor, bias: Tensor | None) -> Tensor:
         operands, out = self.operands(x), x.new_empty(x.shape[0], self.shape[0], dtype=torch.float32)
