@@ -78,10 +78,14 @@ class _Taken(NamedTuple):
 
 
 class Prefetching(ABC):
-    """A stream of updates that a thread makes ahead."""
+    """The endless stream of updates, a pure function of the position, which a thread makes ahead."""
 
     ahead: int = 8
     """Updates that are made in advance."""
+
+    @abstractmethod
+    def updates_per_epoch(self) -> int:
+        """Updates in the first epoch; later ones may differ a little."""
 
     @abstractmethod
     def groups(self, position: Position) -> Iterator[Group]:
@@ -112,8 +116,16 @@ class Prefetching(ABC):
 
         thread = threading.Thread(target=work, name="batches", daemon=True)
         thread.start()
+
+        def taken() -> Iterator[Group]:
+            while True:
+                item = waiting.get()
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+
         try:
-            yield _taken(waiting)
+            yield taken()
         finally:
             stop.set()
             thread.join()
@@ -217,11 +229,3 @@ class BatchStream(Prefetching):
             seed=self._share.random_seed(self._seed, *after),
             too_long=sum(one.drawn.too_long(one.rows) for one in taken if one.drawn is not None),
         )
-
-
-def _taken(waiting: queue.Queue[Group | BaseException]) -> Iterator[Group]:
-    while True:
-        item = waiting.get()
-        if isinstance(item, BaseException):
-            raise item
-        yield item

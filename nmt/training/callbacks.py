@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
+from nmt.cells.base import NoOptions
 from nmt.config import component_options
 from nmt.config.options import Choice, choices
 from nmt.config.schema import Config
@@ -72,11 +72,6 @@ class End(NamedTuple):
     reason: str
     finished: bool
     """False if the same command resumes the run, for example after a signal."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoOptions:
-    """For callbacks that have nothing to set."""
 
 
 class Callback:

@@ -71,7 +71,8 @@ def check_checkpoint(
     resumable, readable = False, True
     keys: dict[str, str] = {}
     try:
-        largest = None if expected is None else _most_bytes(expected)
+        # As large as a file of these weights can be, in whatever type, with a long header.
+        largest = None if expected is None else sum(8 * weight.numel() for weight in expected.values()) + _HEADER
         loaded = read_checkpoint(path, must_be_finite=False, largest=largest)  # every kind of problem is reported
         named = {name: loaded.state.get(f"{part}_key") for name, part in (("train", "data"), ("dev", "dev"))}
         keys = {name: key for name, key in named.items() if isinstance(key, str)}
@@ -109,11 +110,6 @@ def _state_problems(state: dict[str, Any], *, step: int) -> list[str]:
     if progress["step"] != step:
         return [f"belongs to step {progress['step']}, but the directory is named step-{step}"]
     return not_finite(trained_weights(state))
-
-
-def _most_bytes(expected: Mapping[str, Tensor]) -> int:
-    """How large a file of these weights can be, in whatever type, with a long header."""
-    return sum(8 * weight.numel() for weight in expected.values()) + _HEADER
 
 
 def _weights_alone(path: Path, expected: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:

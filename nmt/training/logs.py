@@ -205,23 +205,16 @@ def warnings_in(log: RunLog) -> Iterator[None]:
 
 
 class SilentLog(RunLog):
-    """The log of a process that leaves it to another one to report."""
+    """The log of a process that leaves it to another one to report: it writes, shows and removes nothing."""
 
-    def say(self, text: str, *, figures: bool = False, hang: int = 2) -> None:
+    def _write(self, name: str, text: str) -> None:
         """Do nothing."""
 
-    def say_details(self, lines: Sequence[str]) -> None:
+    def _show(self, stamp: str, line: str, *, figures: bool = False, hang: int = 2) -> None:
         """Do nothing."""
 
-    def record(self, event: str, fields: Mapping[str, Any]) -> None:
-        """Do nothing."""
-
-    def rewind(self, step: int, *, validated: bool = True) -> int:
-        """Do nothing."""
+    def _keep(self, wanted: Callable[[str], bool]) -> int:
         return 0
-
-    def withdraw(self, kinds: Container[str], *, step: int) -> None:
-        """Do nothing."""
 
 
 def finite(value: Any) -> Any:

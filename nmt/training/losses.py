@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.cells.base import NoOptions
 from nmt.models.base import PAD, Normalization, Seq2Seq, loss_weights
 from nmt.ops.dropout import current, masked_by
 from nmt.ops.linear_cross_entropy import Loss as Smoothed
@@ -129,11 +130,6 @@ def cross_entropy(logits: Tensor, words: Tensor, *, label_smoothing: float = 0.0
     loss, log_p = Smoothed.smoothed(logits.size(-1), label_smoothing), torch.log_softmax(logits, -1)
     losses = -loss.confidence * log_p.gather(-1, words.unsqueeze(-1)).squeeze(-1) + loss.constant
     return losses - loss.rest * log_p.sum(-1) if loss.rest else losses
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoOptions:
-    """For losses that have nothing to set."""
 
 
 class Loss:

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from nmt.models.base import Seq2Seq
 
 
+def _check_share(name: str, value: float) -> None:
+    require(0 <= value < 1, f"{name}: must be 0 or more and below 1, not {value}")
+
+
+def _check_amount(name: str, value: float) -> None:
+    require(0 <= value < math.inf, f"{name}: must be 0 or more, not {value}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class AdamOptions:
     """Options of `adam`."""
@@ -29,12 +37,9 @@ class AdamOptions:
     """Added to the root of the second mean, after bias correction."""
 
     def __post_init__(self) -> None:
-        for name in ("beta1", "beta2"):
-            value = getattr(self, name)
-            if not 0 <= value < 1:
-                raise ValueError(f"{name}: must be 0 or more and below 1, not {value}")
-        if not 0 <= self.epsilon < math.inf:
-            raise ValueError(f"epsilon: must be 0 or more, not {self.epsilon}")
+        _check_share("beta1", self.beta1)
+        _check_share("beta2", self.beta2)
+        _check_amount("epsilon", self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +51,7 @@ class AdamWOptions(AdamOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"weight_decay: must be 0 or more, not {self.weight_decay}")
+        _check_amount("weight_decay", self.weight_decay)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +67,21 @@ def _can_fuse(parameters: list[Tensor]) -> bool:
     return all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in parameters)
 
 
-def _with_own_choice(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> dict[str, Any]:
-    """`state` with the implementation for this device, not for the device where it was saved."""
-    groups = [
-        {**saved, "fused": own["fused"], "foreach": own["foreach"]}
-        for saved, own in zip(state["param_groups"], optimizer.param_groups, strict=True)
-    ]
-    return {**state, "param_groups": groups}
+class _OneKernel(torch.optim.Optimizer):
+    """An optimizer of PyTorch with an implementation for each kind of device."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a `state_dict`, which may come from another kind of device, with the implementation for this
+        one."""
+        groups = [
+            {**saved, "fused": own["fused"], "foreach": own["foreach"]}
+            for saved, own in zip(state_dict["param_groups"], self.param_groups, strict=True)
+        ]
+        super().load_state_dict({**state_dict, "param_groups": groups})
 
 
 @OPTIMIZERS.register("adam")
-class Adam(torch.optim.Adam):
+class Adam(_OneKernel, torch.optim.Adam):
     """Adam (Kingma and Ba, ICLR 2015): w -= lr * m^ / (sqrt(v^) + epsilon), m^ and v^ bias-corrected."""
 
     Options: ClassVar[type] = AdamOptions
@@ -83,13 +91,9 @@ class Adam(torch.optim.Adam):
         betas = (options.beta1, options.beta2)
         super().__init__(weights, lr=lr, betas=betas, eps=options.epsilon, fused=_can_fuse(weights) or None)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a `state_dict`, which may come from another kind of device."""
-        super().load_state_dict(_with_own_choice(self, state_dict))
-
 
 @OPTIMIZERS.register("adamw")
-class AdamW(torch.optim.AdamW):
+class AdamW(_OneKernel, torch.optim.AdamW):
     """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019), of all parameters."""
 
     Options: ClassVar[type] = AdamWOptions
@@ -104,10 +108,6 @@ class AdamW(torch.optim.AdamW):
             weight_decay=options.weight_decay,
             fused=_can_fuse(weights) or None,
         )
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a `state_dict`, which may come from another kind of device."""
-        super().load_state_dict(_with_own_choice(self, state_dict))
 
 
 class OwnOptimizer(torch.optim.Optimizer):
@@ -233,7 +233,7 @@ class Muon(OwnOptimizer):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            require(0 <= self.momentum < 1, f"momentum: must be 0 or more and below 1, not {self.momentum}")
+            _check_share("momentum", self.momentum)
             require(self.ns_steps > 0, f"ns_steps: must be above 0, not {self.ns_steps}")
             require(0 < self.scale < math.inf, f"scale: must be above 0, not {self.scale}")
 
@@ -282,14 +282,6 @@ class Muon(OwnOptimizer):
         length = group["scale"] * math.sqrt(max(weights[0].shape))
         found = orthogonalized(directions, steps=group["ns_steps"])
         torch._foreach_add_(weights, found.unbind(), alpha=-group["lr"] * length)
-
-
-def _check_share(name: str, value: float) -> None:
-    require(0 <= value < 1, f"{name}: must be 0 or more and below 1, not {value}")
-
-
-def _check_amount(name: str, value: float) -> None:
-    require(0 <= value < math.inf, f"{name}: must be 0 or more, not {value}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,14 +6,14 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from nmt.config import component_options, load_saved
+from nmt.config.chosen import choices
 from nmt.config.located import named_paths
 from nmt.config.options import check_options
 from nmt.config.problems import Problem
@@ -203,7 +203,7 @@ def _questions(
     yield "training.precision", lambda: choose_precision(config.training.precision, device=device)
     if config.kernels == "triton" and device.type == "cpu":
         yield "kernels", lambda: choose_kernels(config.kernels, device=device)
-    if all(name in METRICS.names() for name in _metric_names(config)):
+    if all(choice.name in METRICS.names() for choice in choices(config.evaluation.metrics)):
         yield "evaluation.metrics", lambda: build_metrics(config.evaluation, language=config.data.target_language)
     if config.data.generator == "demo":
         languages = config.data.source_language, config.data.target_language
@@ -215,10 +215,6 @@ def _questions(
         yield "decoding.shortlist", lambda: read_shortlist(shortlist)
     if glossary is not None and Path(glossary).is_file():
         yield "decoding.glossary", lambda: load_glossary(glossary)
-
-
-def _metric_names(config: Config) -> list[str]:
-    return [name for entry in config.evaluation.metrics for name in ([entry] if isinstance(entry, str) else entry)]
 
 
 def _said_by(questions: Iterator[tuple[str, Callable[[], object]]]) -> Iterator[Problem]:
@@ -360,34 +356,21 @@ def mib(count: int) -> str:
 def activation_bytes(task: Task, model: nn.Module, sample: MemorySample, *, device: torch.device) -> int:
     """Bytes that autograd keeps between the forward and the backward pass of a batch.
 
-    Measured on a sample and scaled to all rows of the batch, with whose number what is kept grows.
+    Each storage counts once, weights do not. Measured on a sample and scaled to all rows of the batch, with whose
+    number what is kept grows.
     """
     batch = sample.batch.to(device)
     weights = loss_weights(batch.target, normalization="token")
-    with SavedBytes(model).counting() as saved:
-        total = task.build_loss()(task.training_batch(model, batch, weights)).total
-    del total
-    return saved.total * sample.rows // len(batch.target)
+    sizes: dict[int, int] = {}
+    parameters = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
 
-
-@dataclass
-class SavedBytes:
-    """Counts what autograd saves, each storage once, weights not counted."""
-
-    model: nn.Module
-    total: int = 0
-    _seen: set[int] = field(default_factory=set)
-
-    def _pack(self, saved: Tensor) -> Tensor:
+    def count(saved: Tensor) -> Tensor:
         storage = saved.untyped_storage()
-        if storage.data_ptr() not in self._seen:
-            self._seen.add(storage.data_ptr())
-            self.total += storage.nbytes()
+        if storage.data_ptr() not in parameters:
+            sizes.setdefault(storage.data_ptr(), storage.nbytes())  # the first at an address counts
         return saved
 
-    @contextmanager
-    def counting(self) -> Iterator[SavedBytes]:
-        """Count while the block runs."""
-        self._seen = {weight.untyped_storage().data_ptr() for weight in self.model.parameters()}
-        with torch.autograd.graph.saved_tensors_hooks(self._pack, lambda kept: kept):
-            yield self
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda kept: kept):
+        total = task.build_loss()(task.training_batch(model, batch, weights)).total
+    del total
+    return sum(sizes.values()) * sample.rows // len(batch.target)

@@ -70,7 +70,8 @@ def run_training(
                 log.say(f"the run that was here is now {moved}")
             changes = _accepted_changes(config, run) if world.is_main else []
             loaded = _newest_checkpoint(config, world, log=log)
-            finished = _finished(task, loaded, limits, world=world)
+            finished = _finished(task, loaded, limits) if loaded is not None and world.is_main else None
+            finished = world.from_main(finished)
             if finished is not None:
                 log.say(f"{run}: nothing to do, this run is finished: {finished}")
                 return Ending(finished, finished=True)
@@ -145,31 +146,21 @@ def _prepare(task: Task, world: World) -> Prepared:
     return data
 
 
-def _finished(task: Task, loaded: Loaded | None, limits: Limits, *, world: World) -> str | None:
-    """The goal that a saved run has already reached, as rank 0 sees it; found without reading the data."""
-    return world.from_main(_reached(task, loaded, limits) if world.is_main else None)
-
-
-def _reached(task: Task, loaded: Loaded | None, limits: Limits) -> str | None:
-    if loaded is None:
-        return None
+def _finished(task: Task, loaded: Loaded, limits: Limits) -> str | None:
+    """The goal that a saved run has already reached, found without reading the data."""
     facts = None if limits.patience is None else task.validation_facts()  # of patience alone the ranking decides
     progress, ranking = Progress(), build_ranking(task, facts)
     progress.load_state_dict(loaded.state["progress"])
     ranking.load_state_dict(loaded.state["ranking"])
-    ending = _asked_for(task.config, loaded) or limits.reached(progress, ranking)
+    # The end that a callback has asked for, unless that callback has gone or has other options now.
+    chosen = {choice.name: dict(choice.options) for choice in choices(task.config.training.callbacks)}
+    asked = stop_of(loaded.state.get("callbacks", {}), chosen)
+    ending = Ending(asked, finished=True) if asked is not None else limits.reached(progress, ranking)
     if ending is None or not ending.finished or (task.validates and progress.validated_step != progress.step):
         return None
     if not is_done(task, step=progress.step):
         return None  # interrupted while the test text was being translated, or asked for only now
     return ending.reason
-
-
-def _asked_for(config: Config, loaded: Loaded) -> Ending | None:
-    """The end of a saved run that a callback has asked for, unless that callback has gone or has other options now."""
-    chosen = {choice.name: dict(choice.options) for choice in choices(config.training.callbacks)}
-    reason = stop_of(loaded.state.get("callbacks", {}), chosen)
-    return None if reason is None else Ending(reason, finished=True)
 
 
 def _begin(
@@ -255,9 +246,8 @@ def _end(task: Task, trainer: Trainer, data: Prepared, ending: Ending) -> None:
             trainer.warn(doubt)
     if not ending.finished:
         log.say("the same command resumes this run")
-    saved = (
-        trainer.world.from_main(run_layout.last_step(run)) is not None
-    )  # a short time limit can be over before the first update
+    # A short time limit can be over before the first update.
+    saved = trainer.world.from_main(run_layout.last_step(run)) is not None
     if ending.exit_code == 0 and saved:
         finish(task, trainer, data)
         log.say(task.hint(run))
@@ -282,7 +272,7 @@ def replace_run(task: Task, *, device: torch.device, start: Path | None) -> Path
         CheckpointError: a living process trains in the old run, or it cannot be renamed.
     """
     check_files(task)  # a wrong path should be reported before any work
-    run = Path(os.path.abspath(task.config.run_dir))
+    run = Path(os.path.abspath(task.config.run_dir))  # "." has no name to which a number could be added
     if not is_there(run):
         return None
     with locked(run):

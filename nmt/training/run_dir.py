@@ -16,7 +16,7 @@ from typing import Any
 from nmt.config.located import anchored
 from nmt.config.schema import Config
 from nmt.errors import CheckpointError, ConfigError, DataError
-from nmt.files import RefusedError, check_directory, is_there, own_file, reason, replace_file
+from nmt.files import RefusedError, check_directory, own_file, reason, replace_file
 from nmt.interop import run_layout
 from nmt.light.output import remove_leftovers
 
@@ -38,7 +38,8 @@ def locked(run: Path) -> Iterator[None]:
     """
     try:
         run.mkdir(parents=True, exist_ok=True)
-        _check_folders(run)
+        for name in FOLDERS:  # training deletes files in them, so they must not be links
+            check_directory(run / name, within=run)
         descriptor = own_file(str(run / LOCK), os.O_RDWR | os.O_CREAT)
     except RefusedError as error:
         raise CheckpointError(f"{error.filename}: {error.strerror}") from error
@@ -55,12 +56,6 @@ def locked(run: Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):  # of what has been written already
             os.close(descriptor)
-
-
-def _check_folders(run: Path) -> None:
-    """Raise RefusedError if a directory of the run is a link: training deletes files in them."""
-    for name in FOLDERS:
-        check_directory(run / name, within=run)
 
 
 def _say_who(descriptor: int, run: Path) -> None:
@@ -91,15 +86,12 @@ def _take(descriptor: int, run: Path) -> None:
         raise CheckpointError(f"{run}: another process (pid {holder}) is training in this directory") from error
 
 
-def move_aside(run: Path) -> Path | None:
-    """Rename an existing run to RUN.old-1, or the next free number; return the new name.
+def move_aside(run: Path) -> Path:
+    """Rename an existing run, by its absolute path, to RUN.old-1, or the next free number; return the new name.
 
     Raises:
         CheckpointError: a living process trains there, or it cannot be renamed.
     """
-    if not is_there(run):
-        return None
-    run = Path(os.path.abspath(run))  # "." has no name to which a number could be added
     number = 1
     while (target := run.with_name(f"{run.name}.old-{number}")).exists():
         number += 1

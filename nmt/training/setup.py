@@ -35,7 +35,7 @@ from nmt.training.schedules import build_schedule
 from nmt.training.state import Ranking, conditions
 from nmt.training.stopping import Budget, Limits
 from nmt.training.task import Prepared, Task
-from nmt.training.trainer import Frequencies, Trainer
+from nmt.training.trainer import Trainer
 from nmt.training.update import BadUpdateGuard, Objective, Updater, choose_precision
 
 
@@ -63,9 +63,9 @@ def build_trainer(
         log=log,
         limits=limits,
         cpu=CpuClock() if cpu is None else cpu,
-        frequencies=Frequencies(
-            log_every=training.log_every, validate_every=training.validate_every, save_every=training.save_every
-        ),
+        log_every=training.log_every,
+        validate_every=training.validate_every,
+        save_every=training.save_every,
         ranking=build_ranking(task, data.dev_facts),
         data_key=data.key,
         kept=KeptTranslations(run) if config.evaluation.keep_translations else None,

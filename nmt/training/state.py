@@ -7,7 +7,6 @@ import hashlib
 import math
 import os
 import random
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,25 +69,6 @@ class Progress:
         """Restore saved counters; a counter missing in an older version starts from zero."""
         for item in dataclasses.fields(self):
             setattr(self, item.name, state.get(item.name, item.default))
-
-
-class Clock:
-    """Seconds since the beginning of a run, continued over resumes."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._mark = time.monotonic()
-
-    def restart(self) -> None:
-        """Leave the time since the last call out."""
-        self._mark = time.monotonic()
-
-    def seconds(self) -> float:
-        """Bring the run's clock up to now and return it."""
-        now = time.monotonic()
-        self._progress.seconds += now - self._mark
-        self._mark = now
-        return self._progress.seconds
 
 
 @dataclass
@@ -340,12 +320,20 @@ def seed_everything(seed: int) -> None:
 
 
 def environment(world: World) -> dict[str, str]:
-    """Names and values, as people read them, of all that sums are rounded by."""
+    """Names and values, as people read them, of all that sums are rounded by: what the last bits of a training depend
+    on besides its configuration, its data and its place in them."""
+    device = world.device
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+        computer = f"{name}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
+    else:  # Intel's library chooses its code by the instructions that PyTorch uses
+        capability = torch.backends.cpu.get_cpu_capability()
+        computer = f"CPU {cpu_info('model name')} with {capability}".replace("  ", " ")
     return {
-        "device": _gpu(world.device) if world.device.type == "cuda" else _cpu(),
+        "device": computer,
         "processes": str(world.size),
         "threads": str(torch.get_num_threads()),
-        "kernels": kernels_in_use(world.device),
+        "kernels": kernels_in_use(device),
         "MKL_CBWR": os.environ.get("MKL_CBWR", "not set"),
         "PyTorch": str(torch.__version__),
         "nmt": __version__,
@@ -358,12 +346,3 @@ def environment_changes(before: Mapping[str, str], now: Mapping[str, str]) -> li
     if not changed:
         return []
     return [f"from here on equal up to rounding, not bit for bit, because this has changed: {', '.join(changed)}"]
-
-
-def _gpu(device: torch.device) -> str:
-    return f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
-
-
-def _cpu() -> str:
-    """The CPU and the instructions that PyTorch uses; Intel's library chooses its code by them."""
-    return f"CPU {cpu_info('model name')} with {torch.backends.cpu.get_cpu_capability()}".replace("  ", " ")

@@ -59,9 +59,6 @@ class Limits:
     patience: int | None = None
     budget: Budget = Budget()
 
-    def __str__(self) -> str:
-        return self.described()
-
     def described(self, *, used_cpu_seconds: float = 0.0) -> str:
         """In words; `used_cpu_seconds`: of the run, before this command."""
         deadline, cpu_seconds = self.budget.deadline, self.budget.cpu_seconds

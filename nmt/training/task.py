@@ -8,8 +8,7 @@ translation for `translation`, the next words for a language model, the labels f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -25,7 +24,6 @@ from nmt.data.work import Advance
 from nmt.errors import DataError, NmtError, counted
 from nmt.models import build_model
 from nmt.registry import TASKS
-from nmt.training.batches import Group, Position
 from nmt.training.distributed import World
 from nmt.training.doubts import never_learned
 from nmt.training.losses import Loss, TrainingBatch
@@ -66,16 +64,6 @@ class Prepared(Protocol):
     @property
     def dev_facts(self) -> ValidationFacts | None:
         """By which a change of the validation text is noticed."""
-
-
-class Batches(Protocol):
-    """The endless stream of updates, a pure function of the position."""
-
-    def updates_per_epoch(self) -> int:
-        """Updates in the first epoch; later ones may differ a little."""
-
-    def prefetched(self, position: Position) -> AbstractContextManager[Iterator[Group]]:
-        """All updates from `position` on, made ahead."""
 
 
 class Validates(Protocol):
@@ -147,7 +135,7 @@ class Task(ABC):
 
     @abstractmethod
     def build_batches(self, data: Any, *, world: World | None = None) -> Any:
-        """The training data as `Batches`."""
+        """The training data as `Prefetching`."""
 
     @abstractmethod
     def build_loss(self) -> Loss:

@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt.errors import ConfigError, counted
 from nmt.system import CpuClock
-from nmt.training.batches import Group, Position
+from nmt.training.batches import Group, Position, Prefetching
 from nmt.training.callbacks import Callbacks, UpdateResult, ValidationResult
 from nmt.training.checkpoint import CheckpointStore, Loaded
 from nmt.training.distributed import World, check_same
@@ -20,7 +20,6 @@ from nmt.training.doubts import StartingGradient, equal_translations, inspect
 from nmt.training.logs import SAMPLE_HANG, ProgressBar, RunLog, memory_mb
 from nmt.training.run_dir import KeptTranslations
 from nmt.training.state import (
-    Clock,
     Interval,
     Progress,
     Ranking,
@@ -40,18 +39,9 @@ from nmt.training.stopping import (
     duration,
     stopped_by,
 )
-from nmt.training.task import Batches, Validates
+from nmt.training.task import Validates
 from nmt.training.update import Update, Updater
 from nmt.training.validation import TrainingSamples, Validation, counts, problems
-
-
-@dataclass(frozen=True, kw_only=True)
-class Frequencies:
-    """Updates between two log lines, validations and checkpoints; None: see the configuration."""
-
-    log_every: int
-    validate_every: int | None = None
-    save_every: int | None = None
 
 
 @dataclass(kw_only=True)
@@ -63,12 +53,17 @@ class Trainer:
     """
 
     updater: Updater
-    batches: Batches
+    batches: Prefetching
     validator: Validates | None
     checkpoints: CheckpointStore
     log: RunLog
     limits: Limits
-    frequencies: Frequencies
+    log_every: int
+    """Updates between two log lines, as the next two between validations and checkpoints."""
+    validate_every: int | None = None
+    """None: at the end of each epoch."""
+    save_every: int | None = None
+    """None: with each validation."""
     ranking: Ranking
     data_key: str
     """Digest of the encoded training text, by which a resumed run detects changes."""
@@ -90,7 +85,7 @@ class Trainer:
         return self.updater.world
 
     def __post_init__(self) -> None:
-        self._clock = Clock(self.progress)
+        self._mark = time.monotonic()
         self._earlier_cpu = self._first_cpu = self.progress.cpu_seconds
         self._time_left = TimeLeft(step=self.progress.step)
         self._bar = ProgressBar(hidden=True)
@@ -101,7 +96,7 @@ class Trainer:
         progress = self.progress
         position = Position(progress.epoch, progress.batch, progress.pool, progress.skip)
         self._bar = ProgressBar(hidden=not self.world.is_main)
-        self._clock.restart()
+        self._mark = time.monotonic()
         self._time_left = TimeLeft(step=self.progress.step)
         self.count_cpu()
         self._first_cpu = self.progress.cpu_seconds
@@ -152,7 +147,8 @@ class Trainer:
     def finish_step(self) -> Ending | None:
         """Log, validate and save if due after an update; return why training ends, if it does."""
         ending = self.ending()
-        if self.log_is_due() or (ending is not None and ending.finished and ending.logs_rest):
+        log_is_due = self.interval.updates > 0 and self.progress.step % self.log_every == 0
+        if log_is_due or (ending is not None and ending.finished and ending.logs_rest):
             self.log_training()
         new_best = False
         regular = self.validation_is_due()
@@ -194,7 +190,7 @@ class Trainer:
         if self.progress.saved_step == step and self.progress.saved_validation == self.progress.validated_step:
             return
         self.progress.saved_step, self.progress.saved_validation = step, self.progress.validated_step
-        self._clock.seconds()
+        self.count_seconds()
         self.count_cpu()
         with self.updater.inference_weights() as model:
             weights = dict(model.state_dict())
@@ -266,7 +262,7 @@ class Trainer:
 
     def validation_is_due(self) -> bool:
         """Every so many updates, by default at the end of each epoch."""
-        every = self.frequencies.validate_every
+        every = self.validate_every
         return self.unvalidated() and (
             self.progress.at_epoch_end() if every is None else self.progress.step % every == 0
         )
@@ -275,14 +271,10 @@ class Trainer:
         """Every so many updates, by default with each validation; a new best always, if best ones are kept."""
         if new_best and self.checkpoints.keep_best:
             return True
-        every = self.frequencies.save_every
+        every = self.save_every
         if every is not None:
             return self.progress.step > 0 and self.progress.step % every == 0
         return validated if self.validator is not None else self.progress.at_epoch_end()
-
-    def log_is_due(self) -> bool:
-        """Every `log_every` updates."""
-        return self.interval.updates > 0 and self.progress.step % self.frequencies.log_every == 0
 
     def log_training(self) -> None:
         """Report the updates since the last line, and reset the counts."""
@@ -319,10 +311,17 @@ class Trainer:
         now = {
             "step": self.progress.step,
             "epoch": round(self.progress.epochs_done(), 4),
-            "seconds": round(self._clock.seconds(), 3),
+            "seconds": round(self.count_seconds(), 3),
             "cpu_seconds": round(self.progress.cpu_seconds, 3),
         }
         self.log.record(event, {**now, **fields})
+
+    def count_seconds(self) -> float:
+        """Bring the run's clock, which continues over resumes, up to now and return it."""
+        now = time.monotonic()
+        self.progress.seconds += now - self._mark
+        self._mark = now
+        return self.progress.seconds
 
     def count_cpu(self) -> None:
         """Update the CPU time of the run; all its processes must call this together."""
@@ -333,14 +332,10 @@ class Trainer:
         budget, progress = self.limits.budget, self.progress
         by_cpu = self._time_left.deadline(progress.cpu_seconds, first=self._first_cpu, last=budget.cpu_seconds)
         deadline = min((end for end in (budget.deadline, by_cpu) if end is not None), default=None)
-        return self._time_left.outlook(step=progress.step, last=self.expected_steps(), deadline=deadline)
-
-    def expected_steps(self) -> int | None:
-        """Updates that the limits allow, if known in advance."""
-        limits = self.limits
-        by_epochs = limits.max_epochs * self.batches.updates_per_epoch() if limits.max_epochs is not None else None
-        known = [steps for steps in (limits.max_steps, by_epochs) if steps is not None]
-        return min(known, default=None)
+        most, epochs = self.limits.max_steps, self.limits.max_epochs
+        by_epochs = None if epochs is None else epochs * self.batches.updates_per_epoch()
+        last = min((steps for steps in (most, by_epochs) if steps is not None), default=None)
+        return self._time_left.outlook(step=progress.step, last=last, deadline=deadline)
 
     def _report_start(self, group: Group, update: Update) -> None:
         """Say how healthy the model starts, after its first batch."""

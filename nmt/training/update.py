@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -83,34 +83,21 @@ class DivergedError(NmtError):
     """Too many consecutive updates had a NaN or infinite loss or gradient, or a gradient that was too large."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Accumulation:
-    """The loss of one update whose gradient comes from several batches.
+    """The loss of one update whose gradient comes from several batches, of which this process may see only a part.
 
     `token`: all token losses of all batches, divided by the number of all their tokens, whatever the sizes
     of the batches. `sentence`: the mean over all sentences of all batches of each sentence's mean. `batch` (Zero): the
     mean over batches of the mean over sentences of each sentence's mean.
     Back-propagating the weighted loss of each batch in turn adds up to the gradient of that loss.
-
-        update = Accumulation([batch.target for batch in batches], normalization="token")
-        for batch in batches:
-            loss, *_ = model.weighted_loss(batch.source, batch.target, weights=update.weights(batch.target))
-            loss.backward()
     """
 
-    def __init__(self, targets: Sequence[Tensor], *, normalization: Normalization) -> None:
-        """`targets`: ids [B, T] of all batches of the update, padding 0; best on CPU (they are counted)."""
-        self.normalization = normalization
-        self.batches = len(targets)
-        self.sentences = sum(map(len, targets))
-        self.tokens = sum(int((target != PAD).sum()) for target in targets)
-
-    @classmethod
-    def of_size(cls, *, batches: int, sentences: int, tokens: int, normalization: Normalization) -> Accumulation:
-        """An update with these numbers of batches, sentences and target tokens, of which this process may see only a
-        part."""
-        update = cls([], normalization=normalization)
-        update.batches, update.sentences, update.tokens = batches, sentences, tokens
-        return update
+    normalization: Normalization
+    batches: int
+    sentences: int
+    tokens: int
+    """Target tokens, end symbols counted."""
 
     def weights(self, target: Tensor, *, sentences: int | None = None) -> Tensor:
         """The weight of each token loss of one batch in the loss of the update: [B, T], fp64, for ids [B, T].
@@ -262,7 +249,9 @@ class Updater:
         self.model.train()
         if group.seed is not None:
             seed_everything(group.seed)
-        lr = self._set_rate(step)
+        lr = self.schedule.at_step(step)
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = lr
         self._dropouts.at_step(step)
         self.optimizer.zero_grad(set_to_none=True)
         objective, nll = self.world.add_up(self._parameters, self._backward(group))
@@ -278,15 +267,9 @@ class Updater:
         self.scaler.update()
         return Update(applied=applied, objective=objective, nll=nll, grad_norm=norm, lr=lr)
 
-    def _set_rate(self, step: int) -> float:
-        lr = self.schedule.at_step(step)
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = lr
-        return lr
-
     def _backward(self, group: Group) -> Tensor:
         """Add up the gradients of this process's batches; return their part of the objective (scaled) and nll."""
-        share = Accumulation.of_size(
+        share = Accumulation(
             batches=group.whole_batches,
             sentences=group.whole_sentences,
             tokens=group.target_tokens,

@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -37,6 +37,8 @@ LOSS_BATCH_TOKENS = 4096
 
 BatchLoss = tuple[float, int]
 """Sum of the losses of a batch's tokens, in nats, and how many they are."""
+Translate = Callable[[Seq2Seq, Sequence[str]], Iterator[Translation]]
+"""Translates lines of text with the model given, in order."""
 Check = Callable[[], None]
 """Called often; raises InterruptedValidationError to break off."""
 
@@ -106,12 +108,6 @@ def chance_of(
     mean = statistics.fmean(others)
     gain = (score(range(lines)) - mean) * (1 if higher_is_better else -1)
     return Chance(name, mean, gain > max(1.0 if points else abs(mean) / 10, sure * statistics.stdev(others)))
-
-
-class Translate(Protocol):
-    """Translates lines of text with the model given, in order."""
-
-    def __call__(self, model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translation]: ...
 
 
 class Found(NamedTuple):

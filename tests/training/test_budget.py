@@ -174,7 +174,7 @@ def test_a_rate_that_falls_to_the_end_knows_each_limit(folder: Path, capsys: pyt
 
 def test_limits_in_words() -> None:
     limits = Limits(max_epochs=40, budget=Budget(cpu_seconds=25 * 60))
-    assert str(limits) == "training until epoch 40 or 25 CPU minutes are used"
+    assert limits.described() == "training until epoch 40 or 25 CPU minutes are used"
     before = limits.described(used_cpu_seconds=451)
     assert before == "training until epoch 40 or 25 CPU minutes are used, of which 7.5 minutes were used before"
     assert str(Limits(budget=Budget(cpu_seconds=60 * 12345.25))) == "training until 12,345.2 CPU minutes are used"

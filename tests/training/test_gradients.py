@@ -10,6 +10,12 @@ import torch
 from nmt.training.update import Accumulation, BadUpdateGuard, DivergedError, clip_
 
 
+def accumulation_of(targets, *, normalization):
+    """Of an update of these batches of ids [B, T], padding 0."""
+    sizes = {"batches": len(targets), "sentences": sum(map(len, targets))}
+    return Accumulation(normalization=normalization, tokens=sum(int((ids != 0).sum()) for ids in targets), **sizes)
+
+
 def losses_of(weight, target):
     """Token losses [B, T] with a gradient, zero at padding."""
     return (weight * target.double()) ** 2 * (target != 0)
@@ -27,7 +33,7 @@ def three_batches():
 def test_token_weighting_equals_one_large_batch():
     batches = three_batches()
     weight = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
-    update = Accumulation(batches, normalization="token")
+    update = accumulation_of(batches, normalization="token")
     for target in batches:
         (losses_of(weight, target) * update.weights(target)).sum().backward()
     assert update.tokens == sum(int((target != 0).sum()) for target in batches)
@@ -42,7 +48,7 @@ def test_token_weighting_equals_one_large_batch():
 def test_sentences_have_equal_weight_in_the_update_or_in_their_batch(normalization):
     batches = three_batches()
     weight = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
-    update = Accumulation(batches, normalization=normalization)
+    update = accumulation_of(batches, normalization=normalization)
     for target in batches:
         (losses_of(weight, target) * update.weights(target)).sum().backward()
     means = [[losses_of(weight, row[row != 0]).mean().item() for row in target] for target in batches]
@@ -55,11 +61,11 @@ def test_sentences_have_equal_weight_in_the_update_or_in_their_batch(normalizati
 def test_weights_of_the_words_and_none_at_padding():
     target = torch.tensor([[4, 5, 2, 0, 0], [2, 0, 0, 0, 0]])
     other = torch.tensor([[2]])
-    each = Accumulation([target, other], normalization="token").weights(target)
+    each = accumulation_of([target, other], normalization="token").weights(target)
     assert each.tolist() == [[0.2, 0.2, 0.2, 0, 0], [0.2, 0, 0, 0, 0]]
-    each = Accumulation([target, other], normalization="batch").weights(target)
+    each = accumulation_of([target, other], normalization="batch").weights(target)
     assert each.tolist() == [[1 / 12, 1 / 12, 1 / 12, 0, 0], [1 / 4, 0, 0, 0, 0]]
-    each = Accumulation([target, other], normalization="sentence").weights(target)
+    each = accumulation_of([target, other], normalization="sentence").weights(target)
     assert each.tolist() == [[1 / 9, 1 / 9, 1 / 9, 0, 0], [1 / 3, 0, 0, 0, 0]]
 
 

@@ -15,9 +15,10 @@ from nmt.interop import zero
 from nmt.models import build_model
 from nmt.registry import OPTIMIZERS
 from nmt.training.optimizers import build_optimizer, orthogonalized
-from nmt.training.update import Accumulation, clip_
+from nmt.training.update import clip_
 from tests.conftest import golden_names
 from tests.tiny_training import nmt_train, training_state, write_config, write_corpus
+from tests.training.test_gradients import accumulation_of
 from tests.training.zero_schedules import optimizer_from_zero
 
 ADAMS = ["adam", "adam_tf", "adamw"]
@@ -346,7 +347,7 @@ def test_updates_equal_zeros(name, golden):
             (torch.from_numpy(arrays[f"in/source_{i}"]).long(), torch.from_numpy(arrays[f"in/target_{i}"]).long())
             for i in range(update * cycle, (update + 1) * cycle)
         ]
-        share = Accumulation([target for _, target in batches], normalization="batch")
+        share = accumulation_of([target for _, target in batches], normalization="batch")
         total = 0.0
         for i, (source, target) in enumerate(batches, start=update * cycle):
             loss, *_ = model.weighted_loss(
