@@ -29,14 +29,14 @@ class Table(NamedTuple):
     title: str = ""
 
 
-def text_tables(tables: Sequence[Table], signatures: Sequence[tuple[str, str]], *, width: int = WIDTH) -> str:
-    """Columns aligned with spaces, numbers at the right and words at the left, in `width` columns."""
+def text_tables(tables: Sequence[Table], signatures: Sequence[tuple[str, str]]) -> str:
+    """Columns aligned with spaces, numbers at the right and words at the left, in WIDTH columns."""
     parts = []
     for table in tables:
         title = f"{table.title}:\n" if table.title else ""
-        parts += [title + _aligned(part) for part in _fitted(table, width)]
+        parts += [title + _aligned(part) for part in _fitted(table)]
     longest = max((len(name) for name, _ in signatures), default=0)
-    lines = [_wrapped(f"{name:<{longest}}  ", signature, width) for name, signature in signatures]
+    lines = [_wrapped(f"{name:<{longest}}  ", signature) for name, signature in signatures]
     return "\n\n".join([*parts, *(["signatures:\n" + "\n".join(lines)] if lines else [])])
 
 
@@ -72,17 +72,17 @@ def shortened(name: str, width: int) -> str:
     return f"{name[: width - 3 - end]}...{name[-end:]}"
 
 
-def _fitted(table: Table, width: int) -> list[Table]:
+def _fitted(table: Table) -> list[Table]:
     """The table with shorter names where it is too wide, and in parts with some columns each where it still is."""
     widths = _widths(table)
-    names = max(NARROWEST, width - sum(widths[1:]) - 2 * (len(widths) - 1))
+    names = max(NARROWEST, WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1))
     if widths[0] > names:
         rows = [(shortened(row[0], names), *row[1:]) for row in table.rows]
         table = table._replace(rows=rows)
         widths = _widths(table)
     parts: list[list[int]] = [[]]
     for column in range(1, len(widths)):
-        if parts[-1] and widths[0] + sum(widths[c] + 2 for c in (*parts[-1], column)) > width:
+        if parts[-1] and widths[0] + sum(widths[c] + 2 for c in (*parts[-1], column)) > WIDTH:
             parts.append([])
         parts[-1].append(column)
     kept = [(0, *part) for part in parts]
@@ -111,11 +111,11 @@ def _figures(table: Table) -> list[bool]:
     return [bool(column) and all(_FIGURE.fullmatch(cell) for cell in column) for column in cells]
 
 
-def _wrapped(name: str, signature: str, width: int) -> str:
+def _wrapped(name: str, signature: str) -> str:
     """A signature in lines that end at its bars."""
     lines = [name]
     for part in re.findall(r"[^|]+\|?", signature):
-        if len(lines[-1]) + len(part) > width and len(lines[-1]) > len(name):
+        if len(lines[-1]) + len(part) > WIDTH and len(lines[-1]) > len(name):
             lines.append(" " * len(name))
         lines[-1] += part
     return "\n".join(lines)
@@ -244,7 +244,8 @@ def _tables(systems: Sequence[System]) -> list[Table]:
 
 
 def _scores_of_one(system: System) -> Table:
-    rows = [(r.score.name, f"{r.score.score:.2f}", _direction(r.score)) for r in system.results]
+    better = {True: "higher", False: "lower"}
+    rows = [(r.score.name, f"{r.score.score:.2f}", better[r.score.higher_is_better]) for r in system.results]
     if not any(result.confidence for result in system.results):
         return Table(("metric", "score", "better"), rows)
     intervals = [interval_text(r.confidence.interval) if r.confidence else "" for r in system.results]
@@ -338,7 +339,3 @@ def _signatures(systems: Sequence[System]) -> list[tuple[str, str]]:
 
 def _with_interval(score: float, interval: Interval | None) -> tuple[str, str]:
     return f"{score:.2f}", interval_text(interval) if interval else ""
-
-
-def _direction(score: Score) -> str:
-    return "higher" if score.higher_is_better else "lower"

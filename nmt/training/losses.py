@@ -20,7 +20,7 @@ from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy, linear_r_
 from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import LOSSES
 from nmt.training.distributed import World
-from nmt.training.schedules import require
+from nmt.training.schedules import check_amounts, require
 
 
 class BatchLoss(NamedTuple):
@@ -201,7 +201,7 @@ class RDrop(Loss):
         """Weight of the divergence, as in the paper, which takes 5 for translation."""
 
         def __post_init__(self) -> None:
-            require(self.alpha >= 0, f"alpha: must be 0 or more, not {self.alpha}")
+            check_amounts(self, "alpha")
 
     def __call__(self, batch: TrainingBatch) -> BatchLoss:
         found = linear_r_drop(

@@ -11,18 +11,10 @@ import torch
 from torch import Tensor
 
 from nmt.registry import OPTIMIZERS
-from nmt.training.schedules import require
+from nmt.training.schedules import check_amounts, check_counts, check_shares, require
 
 if TYPE_CHECKING:
     from nmt.models.base import Seq2Seq
-
-
-def _check_share(name: str, value: float) -> None:
-    require(0 <= value < 1, f"{name}: must be 0 or more and below 1, not {value}")
-
-
-def _check_amount(name: str, value: float) -> None:
-    require(0 <= value < math.inf, f"{name}: must be 0 or more, not {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +29,8 @@ class AdamOptions:
     """Added to the root of the second mean, after bias correction."""
 
     def __post_init__(self) -> None:
-        _check_share("beta1", self.beta1)
-        _check_share("beta2", self.beta2)
-        _check_amount("epsilon", self.epsilon)
+        check_shares(self, "beta1", "beta2")
+        check_amounts(self, "epsilon")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +42,7 @@ class AdamWOptions(AdamOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_amount("weight_decay", self.weight_decay)
+        check_amounts(self, "weight_decay")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,8 +224,8 @@ class Muon(OwnOptimizer):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            _check_share("momentum", self.momentum)
-            require(self.ns_steps > 0, f"ns_steps: must be above 0, not {self.ns_steps}")
+            check_shares(self, "momentum")
+            check_counts(self, "ns_steps")
             require(0 < self.scale < math.inf, f"scale: must be above 0, not {self.scale}")
 
     def __init__(self, parameters: Iterable[Any], *, lr: float, options: Options) -> None:
@@ -292,7 +283,7 @@ class DecayOptions:
     """This times the weight is added to its gradient (L2)."""
 
     def __post_init__(self) -> None:
-        _check_amount("weight_decay", self.weight_decay)
+        check_amounts(self, "weight_decay")
 
 
 @OPTIMIZERS.register("sgd")
@@ -312,7 +303,7 @@ class SGD(torch.optim.SGD):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            _check_share("momentum", self.momentum)
+            check_shares(self, "momentum")
             require(0 <= self.dampening <= 1, f"dampening: must be from 0 to 1, not {self.dampening}")
             possible = self.momentum > 0 and self.dampening == 0
             require(possible or not self.nesterov, "nesterov: needs a momentum above 0 and a dampening of 0")
@@ -351,7 +342,7 @@ class AdaDelta(torch.optim.Adadelta):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            _check_share("rho", self.rho)
+            check_shares(self, "rho")
             require(0 < self.epsilon < math.inf, f"epsilon: must be above 0, not {self.epsilon}")
 
     def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: Options) -> None:
@@ -382,9 +373,8 @@ class RMSProp(torch.optim.RMSprop):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            _check_share("alpha", self.alpha)
-            _check_share("momentum", self.momentum)
-            _check_amount("epsilon", self.epsilon)
+            check_shares(self, "alpha", "momentum")
+            check_amounts(self, "epsilon")
 
     def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: Options) -> None:
         super().__init__(
@@ -420,8 +410,7 @@ class Adagrad(torch.optim.Adagrad):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            for name in ("lr_decay", "initial_accumulator", "epsilon"):
-                _check_amount(name, getattr(self, name))
+            check_amounts(self, "lr_decay", "initial_accumulator", "epsilon")
 
     def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: Options) -> None:
         super().__init__(
@@ -464,11 +453,11 @@ class Adafactor(torch.optim.Adafactor):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            decay, smallest = self.beta2_decay, self.epsilon1
+            decay = self.beta2_decay
             require(-math.inf < decay <= 0, f"beta2_decay: must be 0 or less, not {decay}")
-            if smallest is not None:
-                _check_amount("epsilon1", smallest)
-            _check_amount("epsilon2", self.epsilon2)
+            if self.epsilon1 is not None:
+                check_amounts(self, "epsilon1")
+            check_amounts(self, "epsilon2")
             clipped = 1 <= self.clip_threshold < math.inf
             require(clipped, f"clip_threshold: must be 1 or more, not {self.clip_threshold}")
 

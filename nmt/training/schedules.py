@@ -15,6 +15,29 @@ def require(holds: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def check_amounts(options: object, *names: str) -> None:
+    """Raise ValueError unless these options are 0 or more, and finite."""
+    for name, value in ((name, getattr(options, name)) for name in names):
+        require(0 <= value < math.inf, f"{name}: must be 0 or more, not {value}")
+
+
+def check_counts(options: object, *names: str) -> None:
+    """Raise ValueError unless these options are above 0."""
+    for name, value in ((name, getattr(options, name)) for name in names):
+        require(value > 0, f"{name}: must be above 0, not {value}")
+
+
+def check_shares(options: object, *names: str) -> None:
+    """Raise ValueError unless these options are 0 or more and below 1."""
+    for name, value in ((name, getattr(options, name)) for name in names):
+        require(0 <= value < 1, f"{name}: must be 0 or more and below 1, not {value}")
+
+
+def check_decay(value: float) -> None:
+    """Raise ValueError unless the option `decay` is above 0 and at most 1."""
+    require(0 < value <= 1, f"decay: must be above 0 and at most 1, not {value}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScheduleOptions:
     """Options of all schedules: the range of rates."""
@@ -25,7 +48,7 @@ class ScheduleOptions:
     """Largest rate ever used. Zero: `max_lrate`."""
 
     def __post_init__(self) -> None:
-        require(0 <= self.min_lr < math.inf, f"min_lr: must be 0 or more, not {self.min_lr}")
+        check_amounts(self, "min_lr")
         require(self.max_lr >= self.min_lr, f"max_lr: must not be below min_lr ({self.min_lr}), is {self.max_lr}")
 
 
@@ -113,7 +136,7 @@ class Constant(Schedule):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            require(self.warmup_steps >= 0, f"warmup_steps: must be 0 or more, not {self.warmup_steps}")
+            check_amounts(self, "warmup_steps")
 
     def _rate_at(self, step: int) -> float:
         return self.lr * warm_up(step, self.options.warmup_steps)
@@ -132,7 +155,7 @@ class Epoch(Schedule):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            require(0 < self.decay <= 1, f"decay: must be above 0 and at most 1, not {self.decay}")
+            check_decay(self.decay)
 
     def end_epoch(self, epoch: int | None = None) -> None:
         """Shrink the rate; without a number to lr * decay, however often it is called (as Zero)."""
@@ -160,8 +183,8 @@ class Score(Schedule):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            require(0 < self.decay <= 1, f"decay: must be above 0 and at most 1, not {self.decay}")
-            require(self.patience > 0, f"patience: must be above 0, not {self.patience}")
+            check_decay(self.decay)
+            check_counts(self, "patience")
 
     def __init__(self, *, lr: float, hidden_size: int, options: Any = None) -> None:
         super().__init__(lr=lr, hidden_size=hidden_size, options=options)
@@ -219,7 +242,7 @@ class InverseSqrt(Schedule):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            require(self.warmup_steps > 0, f"warmup_steps: must be above 0, not {self.warmup_steps}")
+            check_counts(self, "warmup_steps")
 
     def _rate_at(self, step: int) -> float:
         warmup: int = self.options.warmup_steps
@@ -242,7 +265,7 @@ class Noam(Schedule):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            require(self.warmup_steps > 0, f"warmup_steps: must be above 0, not {self.warmup_steps}")
+            check_counts(self, "warmup_steps")
 
     @classmethod
     def peak(cls, *, lr: float, hidden_size: int, options: Any) -> float:
@@ -282,9 +305,8 @@ class GnmtPlus(Schedule):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            require(self.warmup_steps > 0, f"warmup_steps: must be above 0, not {self.warmup_steps}")
-            require(self.replicas > 0, f"replicas: must be above 0, not {self.replicas}")
-            require(self.decay_start >= 0, f"decay_start: must be 0 or more, not {self.decay_start}")
+            check_counts(self, "warmup_steps", "replicas")
+            check_amounts(self, "decay_start")
             require(
                 self.decay_end > self.decay_start,
                 f"decay_end: must be above decay_start ({self.decay_start}), not {self.decay_end}",
@@ -334,15 +356,15 @@ class Cosine(Schedule):
         """Factor applied to both ends of the range after each period. Zero: `lrate_decay`."""
 
         def __post_init__(self) -> None:
-            require(0 <= self.min_lr < math.inf, f"min_lr: must be 0 or more, not {self.min_lr}")
+            check_amounts(self, "min_lr")
             require(
                 self.max_lr is None or self.max_lr >= self.min_lr,
                 f"max_lr: must not be below min_lr ({self.min_lr}), is {self.max_lr}",
             )
-            require(self.warmup_steps >= 0, f"warmup_steps: must be 0 or more, not {self.warmup_steps}")
-            require(self.period > 0, f"period: must be above 0, not {self.period}")
+            check_amounts(self, "warmup_steps")
+            check_counts(self, "period")
             require(1 <= self.period_factor < math.inf, f"period_factor: must be 1 or more, not {self.period_factor}")
-            require(0 < self.decay <= 1, f"decay: must be above 0 and at most 1, not {self.decay}")
+            check_decay(self.decay)
 
     @classmethod
     def peak(cls, *, lr: float, hidden_size: int, options: Any) -> float:
@@ -397,7 +419,7 @@ class Budgeted(Schedule):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            require(self.warmup_steps >= 0, f"warmup_steps: must be 0 or more, not {self.warmup_steps}")
+            check_amounts(self, "warmup_steps")
 
     _share = 0.0
 
