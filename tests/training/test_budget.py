@@ -177,7 +177,8 @@ def test_limits_in_words() -> None:
     assert limits.described() == "training until epoch 40 or 25 CPU minutes are used"
     before = limits.described(used_cpu_seconds=451)
     assert before == "training until epoch 40 or 25 CPU minutes are used, of which 7.5 minutes were used before"
-    assert str(Limits(budget=Budget(cpu_seconds=60 * 12345.25))) == "training until 12,345.2 CPU minutes are used"
+    many = Limits(budget=Budget(cpu_seconds=60 * 12345.25)).described()
+    assert many == "training until 12,345.2 CPU minutes are used"
     assert Limits(budget=Budget(cpu_seconds=1.5)).reached(Progress(cpu_seconds=1.49), ranking()) is None
 
 
