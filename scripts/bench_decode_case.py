@@ -18,8 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from nmt.system import keep_more_kernels
-from nmt.training.allocator import keep_large_blocks
+from nmt.system import keep_large_blocks, keep_more_kernels
 
 
 def measure(run: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def _case(arguments: argparse.Namespace, processes: int, *, threads: int, times:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Train as one of the processes; rank 0 writes its measurements to the file `arguments.measure`."""
-    from nmt.training.allocator import keep_large_blocks
+    from nmt.system import keep_large_blocks
 
     keep_large_blocks()  # before the first tensor
     import torch

@@ -33,7 +33,7 @@ def measure(tokens: int, split: int | None) -> dict[str, float]:
     from nmt.data.whitespace import WhitespaceOptions
     from nmt.models import build_model
     from nmt.search import Translator
-    from nmt.training.allocator import keep_large_blocks
+    from nmt.system import keep_large_blocks
 
     keep_large_blocks()
     torch.manual_seed(1)

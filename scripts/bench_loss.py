@@ -29,8 +29,7 @@ from bench_facts import add_output, facts, listed, put
 from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
-from nmt.system import available_cores
-from nmt.training.allocator import keep_large_blocks
+from nmt.system import available_cores, keep_large_blocks
 
 SMOOTHING = 0.1
 

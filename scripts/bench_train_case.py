@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import nmt.cli  # noqa: F401  (sets variables before torch is imported, as the commands do)
-from nmt.training.allocator import keep_large_blocks
+from nmt.system import keep_large_blocks
 
 if TYPE_CHECKING:
     from nmt.training.batches import Group

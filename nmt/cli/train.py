@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nmt.cli.arguments import minutes
 from nmt.cli.common import add_device, add_plugins, execute, make_parser
 from nmt.errors import ConfigError
-from nmt.system import CpuClock, columns, wrapped
+from nmt.system import CpuClock, columns, keep_large_blocks, wrapped
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -78,8 +78,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         return _list(arguments)
     arguments.config = _named_configuration(arguments)
-    from nmt.training.allocator import keep_large_blocks
-
     keep_large_blocks()  # before the first tensor
     from nmt.training.distributed import connected
 

@@ -12,7 +12,7 @@ from nmt.cli.arguments import MODELS_OR_FILES, add_checkpoint, add_decoding, add
 from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
 from nmt.errors import ConfigError
 from nmt.interop.engine.opened import are_engine_files
-from nmt.system import keep_more_kernels
+from nmt.system import keep_large_blocks, keep_more_kernels
 
 if TYPE_CHECKING:
     from nmt.cli.opened import Opened
@@ -115,8 +115,6 @@ def translate(arguments: argparse.Namespace) -> int:
     from nmt.training.distributed import connected
 
     with connected(arguments.device) as world:
-        from nmt.training.allocator import keep_large_blocks
-
         keep_large_blocks()
         return _translate(arguments, world)
 

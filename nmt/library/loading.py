@@ -19,6 +19,7 @@ from nmt.system import (
     available_cores,
     expanded,
     is_prepared,
+    keep_large_blocks,
     keep_more_kernels,
     prepare_environment,
     usable_cores,
@@ -55,9 +56,8 @@ def before_torch() -> None:
         return
     prepare_environment()
     keep_more_kernels()
-    from nmt.training.allocator import keep_large_blocks
-
     keep_large_blocks()
+    import torch  # noqa: F401
 
 
 def prepare_search(device: str) -> None:
@@ -70,8 +70,6 @@ def prepare_search(device: str) -> None:
     if is_prepared():
         return
     import torch
-
-    from nmt.training.allocator import keep_large_blocks
 
     if device.startswith("cuda") or (device == "auto" and torch.cuda.is_available()):
         return

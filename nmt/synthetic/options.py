@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from nmt.cli.arguments import add_checkpoint, add_decoding, add_n_best, check_ensemble, overridden
 from nmt.cli.common import EXIT_FAILURE, Terminated, add_device, add_errors, add_plugins, say
 from nmt.errors import counted
-from nmt.system import keep_more_kernels
+from nmt.system import keep_large_blocks, keep_more_kernels
 
 if TYPE_CHECKING:
     from nmt.cli.progress import LinesBar
@@ -58,7 +58,6 @@ def make(
     from nmt.interop.ensemble import load_models
     from nmt.synthetic.record import Work
     from nmt.synthetic.texts import Texts
-    from nmt.training.allocator import keep_large_blocks
     from nmt.training.distributed import connected
 
     check_ensemble(arguments, models=len(arguments.models))

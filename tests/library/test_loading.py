@@ -119,11 +119,11 @@ def test_where_torch_came_first_it_makes_the_settings_that_torch_still_takes_and
     tiny_run: Path,
 ) -> None:
     program = f"""
-        import os, torch, nmt, nmt.training.allocator
+        import os, torch, nmt
         calls = []
-        nmt.training.allocator.keep_large_blocks = lambda: calls.append("allocator")
         torch.set_num_threads(3)
         from nmt.library import loading as environment
+        environment.keep_large_blocks = lambda: calls.append("allocator")
         environment.usable_cores, environment.available_cores = (lambda: 2), (lambda: 4)
         for _ in range(2):
             translator = nmt.load({str(tiny_run)!r}, device="cpu", worker=True)

@@ -11,7 +11,7 @@ import torch
 
 from nmt.errors import ConfigError
 from nmt.ops import hardware
-from nmt.training import allocator
+from nmt.system import keep_large_blocks
 from nmt.training.update import choose_precision
 
 CPU = torch.device("cpu")
@@ -106,15 +106,15 @@ def test_weights_stay_fp32(name):
 
 def test_allocator_respects_the_environment(monkeypatch):
     monkeypatch.setenv("MALLOC_TOP_PAD_", "1000")
-    assert not allocator.keep_large_blocks()
+    assert not keep_large_blocks()
 
 
 def test_allocator_without_glibc(monkeypatch):
     for name in list(os.environ):
         if name.startswith("MALLOC_"):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda name: object())
-    assert not allocator.keep_large_blocks()
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())
+    assert not keep_large_blocks()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="page faults are counted on Linux only")
@@ -122,7 +122,7 @@ def test_allocator_keeps_large_blocks():
     """In a process of its own: the settings cannot be undone."""
     program = """
 import resource, sys
-from nmt.training.allocator import keep_large_blocks
+from nmt.system import keep_large_blocks
 if sys.argv[1] == "keep" and not keep_large_blocks():
     sys.exit(77)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
