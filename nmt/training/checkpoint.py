@@ -133,21 +133,6 @@ def _check_unpacked(content: bytes) -> None:
         raise ValueError("its parts overlap")
 
 
-def of_other_version(path: Path) -> OtherVersionError | None:
-    """The error for a checkpoint directory of another version, else None (also for a damaged one).
-
-    Raises:
-        UnreadableError: this cannot be determined at this moment.
-    """
-    try:
-        read_checkpoint(path)
-    except OtherVersionError as error:
-        return error
-    except DamagedError:
-        pass
-    return None
-
-
 def write_arrays(folder: Path, *, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
     """Write all but the configuration into the directory of a checkpoint. An OSError names the file."""
     content = write_weights(folder / run_layout.WEIGHTS, weights)

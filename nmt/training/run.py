@@ -25,7 +25,7 @@ from nmt.ops.in_use import kernels_in_use
 from nmt.system import CpuClock, available_cores
 from nmt.training.average import average_checkpoints
 from nmt.training.callbacks import End, Start, stop_of
-from nmt.training.checkpoint import Loaded, of_other_version, read_checkpoint
+from nmt.training.checkpoint import Loaded, OtherVersionError, read_checkpoint
 from nmt.training.distributed import World, check_same
 from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events, warnings_in
 from nmt.training.run_dir import LOCK, NEW, Change, KeptTranslations, check_resumable, locked, move_aside
@@ -119,8 +119,13 @@ def _accepted_changes(config: Config, run: Path) -> list[Change]:
         return check_resumable(load_saved(saved, config.plugins), config, run=run)
     except ConfigError as error:
         # The difference may be another version's defaults; then no values would let the run resume.
-        newest = run_layout.step_dir(run, run_layout.checkpoint_steps(run)[-1])
-        raise of_other_version(newest) or error from None
+        try:
+            read_checkpoint(run_layout.step_dir(run, run_layout.checkpoint_steps(run)[-1]))
+        except OtherVersionError as other:
+            raise other from None
+        except DamagedError:
+            pass
+        raise error from None
 
 
 def _newest_checkpoint(config: Config, world: World, *, log: RunLog) -> Loaded | None:

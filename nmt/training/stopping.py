@@ -133,11 +133,6 @@ class StopRequest:
 
     signal_number: int | None = field(default=None)
 
-    def check(self) -> None:
-        """Raise InterruptedValidationError when a signal has arrived."""
-        if self.signal_number is not None:
-            raise InterruptedValidationError
-
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.signal_number is not None and number == signal.SIGINT:
             raise KeyboardInterrupt

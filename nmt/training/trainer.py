@@ -351,7 +351,7 @@ class Trainer:
         """Break a validation off when a signal has arrived here or at another process."""
         if self.stop.signal_number is not None:
             self.world.ask_to_stop()
-        self.stop.check()
+            raise InterruptedValidationError
         if self.world.stop_is_asked():
             raise InterruptedValidationError
 
