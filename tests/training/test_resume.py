@@ -19,7 +19,7 @@ import torch
 from nmt.ops import native
 from nmt.training import checkpoint
 from nmt.training.distributed import World
-from nmt.training.state import differences, environment
+from nmt.training.state import environment, environment_changes
 from tests.subword_run import OPTIONS
 from tests.tiny_training import before_step, events, nmt_train, same, training_state, write_config, write_corpus
 
@@ -239,8 +239,10 @@ def test_another_number_of_threads_and_other_kernels_are_warned_of(
 
 def test_another_version_of_a_library_is_warned_of() -> None:
     now = environment(World(torch.device("cpu")))
-    assert differences(now, now) == differences({}, now) == []
-    (line,) = differences({**now, "PyTorch": "1.0", "MKL_CBWR": "AUTO,STRICT", "gone": "1"}, {**now, "MKL_CBWR": "no"})
+    assert environment_changes(now, now) == environment_changes({}, now) == []
+    (line,) = environment_changes(
+        {**now, "PyTorch": "1.0", "MKL_CBWR": "AUTO,STRICT", "gone": "1"}, {**now, "MKL_CBWR": "no"}
+    )
     assert line.endswith(f"changed: MKL_CBWR AUTO,STRICT -> no, PyTorch 1.0 -> {torch.__version__}")
 
 
