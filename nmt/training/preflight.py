@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import component_options, load_saved
-from nmt.config.chosen import choices
 from nmt.config.located import named_paths
-from nmt.config.options import check_options
+from nmt.config.options import check_options, choices
 from nmt.config.problems import Problem
 from nmt.config.schema import Config, TrainingConfig
 from nmt.data import planned_sizes
