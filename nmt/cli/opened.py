@@ -17,7 +17,7 @@ from nmt.library.light import EngineFiles, Line, refused_wish
 from nmt.light.options import AUTO
 from nmt.light.translator import NOT_TOLD
 from nmt.registry import SEARCHES
-from nmt.search import Request, ScoredText, Translation
+from nmt.search import Request, Translation
 from nmt.search.values import AT_LIMIT, NOT_FINITE, SEVERAL, SPLIT, Details, as_request
 
 if TYPE_CHECKING:
@@ -143,17 +143,7 @@ def _translation(line: Line) -> Translation:
     result, lengths = line
     return Translation(
         result.source,
-        [
-            ScoredText(
-                found.text,
-                found.score,
-                found.tokens,
-                found.token_scores,
-                alignment=found.alignment,
-                attention_of_parts=found.attention_of_parts,
-            )
-            for found in result.n_best
-        ],
+        result.n_best,
         source_tokens=result.source_tokens,
         unknown=result.unknown,
         parts=max(1, len(lengths)),

@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -19,7 +20,7 @@ from nmt.light.output import STDOUT, Written, descriptor_of, is_input, is_one_fi
 from nmt.light.results import Hypothesis, Result
 
 if TYPE_CHECKING:
-    from nmt.search import ScoredText, Translation
+    from nmt.search import Translation
     from nmt.search.values import Details
 
 
@@ -170,20 +171,22 @@ def as_result(translation: Translation) -> Result:
     """The parts of a translation that are written, without its notes."""
     return Result(
         translation.source,
-        [*map(_hypothesis, translation.hypotheses)],
+        [*map(_with_lists, translation.hypotheses)],
         source_pieces=translation.source_pieces,
     )
 
 
-def _hypothesis(found: ScoredText) -> Hypothesis:
-    pairs, parts, heads = found.alignment, found.attention_of_parts, found.heads_of_parts
-    return Hypothesis(
-        found.text,
-        found.score,
-        found.tokens,
-        found.token_scores,
-        None if parts is None else tuple(part if isinstance(part, list) else part.tolist() for part in parts),
-        None if pairs is None else tuple((source, target) for source, target in pairs),
-        found.token_entropies,
-        None if heads is None else tuple({name: own.tolist() for name, own in part.items()} for part in heads),
+def _with_lists(found: Hypothesis) -> Hypothesis:
+    """The same with attention as lists."""
+    parts, heads = found.attention_of_parts, found.heads_of_parts
+    if parts is None and heads is None:
+        return found
+    return replace(
+        found,
+        attention_of_parts=None
+        if parts is None
+        else tuple(part if isinstance(part, list) else part.tolist() for part in parts),
+        heads_of_parts=None
+        if heads is None
+        else tuple({name: own.tolist() for name, own in part.items()} for part in heads),
     )

@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final
 
@@ -44,7 +45,7 @@ from nmt.search import Translation, Translator, score_pairs
 from nmt.search.ensemble import EnsembleMean, ensemble_mean
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.reading import inspect_pair, tokens_of
-from nmt.search.values import ScoredText, notes_of
+from nmt.search.values import notes_of
 
 
 class Turns:
@@ -232,7 +233,9 @@ class Engine(Computing):
         with self._turn("search"):
             translator = self._translator(options, stop=stop)
             details = chosen_details(options) if "details" in options else ()
-            return [self._result(found) for found in translator.translate_window(sentences, details=details)]
+            found = translator.translate_window(sentences, details=details)
+            with_arrays = "attention" in details or "heads" in details
+            return [self._result(one, with_arrays=with_arrays) for one in found]
 
     def hypotheses(self, options: dict[str, Any]) -> int:
         self._check_usable()
@@ -329,10 +332,10 @@ class Engine(Computing):
         check = None if stop is None else stop.check
         return translator.calling(before_batch=between, before_step=between if self._device.type == "cpu" else check)
 
-    def _result(self, found: Translation) -> Result:
+    def _result(self, found: Translation, *, with_arrays: bool) -> Result:
         return Result(
             found.source,
-            [*map(_hypothesis, found.hypotheses)],
+            [*map(_with_arrays, found.hypotheses)] if with_arrays else found.hypotheses,
             source_tokens=found.source_tokens,
             unknown=found.unknown,
             source_pieces=found.source_pieces,
@@ -348,15 +351,13 @@ def _kernels(device: torch.device, chosen: Selection) -> tuple[str, str]:
     return ("C kernels for this processor", "") if problem is None else ("none: PyTorch code", problem)
 
 
-def _hypothesis(found: ScoredText) -> Hypothesis:
+def _with_arrays(found: Hypothesis) -> Hypothesis:
+    """The same with attention as NumPy arrays."""
     parts, heads = found.attention_of_parts, found.heads_of_parts
-    return Hypothesis(
-        found.text,
-        found.score,
-        found.tokens,
-        found.token_scores,
-        None if parts is None else tuple(map(array, parts or (torch.zeros(0, 0),))),
-        None if found.alignment is None else tuple((source, target) for source, target in found.alignment),
-        found.token_entropies,
-        None if heads is None else tuple({name: array(own) for name, own in part.items()} for part in heads),
+    return replace(
+        found,
+        attention_of_parts=None if parts is None else tuple(map(array, parts or (torch.zeros(0, 0),))),
+        heads_of_parts=None
+        if heads is None
+        else tuple({name: array(own) for name, own in part.items()} for part in heads),
     )

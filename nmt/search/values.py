@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError, DataError, refused
+from nmt.light import results
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 WINDOW = 2000
 """Lines read, sorted by length and translated together; this bounds the memory for input of any length."""
@@ -85,25 +86,8 @@ Details = Collection[Detail]
 DETAILS: Final[tuple[Detail, ...]] = ("tokens", "scores", "entropies", "attention", "heads", "alignment")
 
 
-@dataclass(frozen=True)
-class ScoredText:
-    """One translation, a single line, and its length-penalised log-probability; the rest where it was asked for."""
-
-    text: str
-    score: float
-    tokens: tuple[str, ...] | None = None
-    """As the model wrote them, the end symbol counted where it has ended; of a line in parts those of all parts."""
-    token_scores: tuple[float, ...] | None = None
-    """The log-probability of each token, those before it given."""
-    attention_of_parts: tuple[Any, ...] | None = None
-    """Over the source tokens when each token was written [T, S], of each part of the line; lists where no torch
-    translates."""
-    alignment: Alignment | None = None
-    """Pairs of words, what white space separates: of the line, and of `text`."""
-    token_entropies: tuple[float, ...] | None = None
-    """The entropy of the distribution of each token in nats; of the words of a shortlist, where there is one."""
-    heads_of_parts: tuple[dict[str, Tensor], ...] | None = None
-    """What `attention` is the mean of: that of each attending layer [heads, T, S], of each part of the line."""
+ScoredText = results.Hypothesis
+"""One translation in text. The attention of its parts, and of their heads, are tensors where torch computes."""
 
 
 def with_details(text: str, details: Details, alignment: Alignment = ()) -> ScoredText:
