@@ -17,7 +17,7 @@ from nmt.errors import counted
 if TYPE_CHECKING:
     import torch
 
-    from nmt.classification.classifier import ClassifiedLine
+    from nmt.classification.prediction import ClassifiedLine
     from nmt.interop.model_dir import LoadedModel
 
 DESCRIPTION = """Label lines of text, by default from standard input to standard output, with a model of the task
@@ -70,7 +70,7 @@ class Classifying(Labelling):
 
     def load(self, loaded: LoadedModel, *, device: torch.device) -> str:
         """Take the model; return its labels."""
-        from nmt.classification.classifier import LineClassifier
+        from nmt.classification.prediction import LineClassifier
 
         arguments = self.arguments
         self.classifier = LineClassifier(loaded, device=device, json=arguments.json, labelled=arguments.evaluate)
@@ -92,7 +92,7 @@ class Classifying(Labelling):
 
     def evaluation(self) -> list[str]:
         """What --evaluate reports, as lines for people."""
-        from nmt.classification.scores import Confusion
+        from nmt.classification.task import Confusion
 
         if not self.pairs:
             return ["--evaluate: no line with a label"]

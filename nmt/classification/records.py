@@ -1,15 +1,23 @@
-"""One or two texts and a label a line, in columns that tabs separate or as JSON."""
+"""Texts with labels: lines of files, and their ids in memory."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.config.schema import FilePath
+from nmt.data.corpus import FlatSentences, Part, Rows, flat
 from nmt.data.text import read_lines
-from nmt.data.tokenizer import on_one_line
+from nmt.data.tokenizer import Tokenizer, on_one_line
+from nmt.data.vocabulary import EOS, UNK
 from nmt.errors import DataError, counted, shown
 
 Place = str | int
@@ -174,3 +182,126 @@ def unknown_label(label: str, labels: Sequence[str], no_label: str | None) -> st
     """Word the error for an unknown label."""
     none = "" if no_label is None else f", or {no_label} for none"
     return f"{shown(label)} is not a label. Allowed: {', '.join(labels)}{none}."
+
+
+@dataclass(frozen=True)
+class ClassifiedCorpus:
+    """N texts, or pairs of texts, each text with its end symbol (`nmt.data.batching.Pairs`)."""
+
+    texts: Sequence[FlatSentences]
+    """One, or two."""
+    labels: NDArray[np.int64]
+    """[N]; 0 where it is not known"""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of texts and labels."""
+        digest = hashlib.sha256(self.labels.tobytes())
+        for text in self.texts:
+            digest.update(text.lengths.tobytes() + b"\n" + text.ids.tobytes() + b"\n")
+        return digest.hexdigest()
+
+    @property
+    def source_lengths(self) -> NDArray[np.int32]:
+        """[N], of the first text: pairs that are alike in both lengths come together."""
+        return self.texts[0].lengths
+
+    @property
+    def target_lengths(self) -> NDArray[np.int32]:
+        """[N], of the second text; 0 where there is none."""
+        return self.texts[1].lengths if len(self.texts) > 1 else np.zeros(len(self), np.int32)
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """One."""
+        return (Part(len(self), int(np.maximum(self.source_lengths, self.target_lengths).sum())),)
+
+    def lengths(self, rows: Rows) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Of rows [B] the words of all texts, and 1, as each has one label: [B] each."""
+        return self.source_lengths[rows] + self.target_lengths[rows], np.ones(len(rows), np.int32)
+
+    def padded_source(self, rows: Rows) -> NDArray[np.int64]:
+        """Ids of the first texts of rows [B], PAD at the right: [B, S]."""
+        return self.texts[0].padded(rows)
+
+    def padded_target(self, rows: Rows) -> NDArray[np.int64]:
+        """The labels of rows [B]: [B, 1]."""
+        return self.labels[rows, None]
+
+    @property
+    def tokens(self) -> int:
+        """In all texts, their ends not counted."""
+        return sum(len(text.ids) - len(text.lengths) for text in self.texts)
+
+    @property
+    def unknown(self) -> int:
+        """Tokens that the vocabulary lacks."""
+        return sum(int((text.ids == UNK).sum()) for text in self.texts)
+
+
+def encode(texts: Sequence[Sequence[str]], labels: Sequence[int], tokenizer: Tokenizer) -> ClassifiedCorpus:
+    """`texts`: for each line one or two; `labels`: ids, 0 for an unknown one."""
+    sides = [flat([*ids, EOS] for ids in tokenizer.encode_source(side)) for side in zip(*texts, strict=True)]
+    return ClassifiedCorpus(sides, np.array(labels, np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationOptions:
+    """Options of the task `classification`. `data.train`, `data.dev` and `data.test` are files, not prefixes."""
+
+    format: Literal["tsv", "json"] = "tsv"
+    """`tsv`: columns that tabs separate, without quotes; `json`: a JSON object a line."""
+    texts: list[str | int] = field(default_factory=lambda: ["sentence1", "sentence2"])
+    """Columns of one or two texts, by their names in the first line or by numbers (from 1; -1 is the last); or JSON
+    keys."""
+    label: str | int = "gold_label"
+    """Column or key of the label."""
+    header: bool | None = None
+    """Of `tsv`: whether the first line of each file names columns; `null`: if a column is given by name."""
+    no_label: str | None = "-"
+    """Label of lines that have none; these are left out, and counted."""
+    parses: bool = False
+    """The texts are parses with brackets between spaces, as SNLI's `sentence1_binary_parse`; their words are read."""
+    lowercase: bool = False
+    """All text is read in lower case."""
+    vectors: FilePath | None = None
+    """File of vectors from which the embeddings of words start, in the text format of GloVe, with
+    `model.embedding_size` numbers for each word."""
+    fixed_vectors: bool = False
+    """The embeddings that start from a vector stay as they are."""
+
+    def __post_init__(self) -> None:
+        places = [*self.texts, self.label]
+        if len(self.texts) not in (1, 2):
+            raise ValueError(f"texts: one or two, not {len(self.texts)}")
+        if len({*places}) < len(places):
+            raise ValueError(f"texts: the texts and the label must be in different places, not {places}")
+        if 0 in places:
+            raise ValueError("texts: columns are counted from 1, or from the end with -1")
+        named = [isinstance(place, str) for place in places]
+        if self.format == "json" and not all(named):
+            raise ValueError("texts: JSON has named keys, not numbered columns")
+        if self.format == "json" and self.header is not None:
+            raise ValueError("header: has no effect with JSON")
+        if self.header is False and any(named):
+            raise ValueError("header: must be true if columns are given by their names in the first line")
+        if self.fixed_vectors and self.vectors is None:
+            raise ValueError("fixed_vectors: has no effect without vectors")
+
+    @property
+    def layout(self) -> Layout:
+        """Where lines have their texts and labels."""
+        header = self.header
+        if header is None:
+            header = any(isinstance(place, str) for place in [*self.texts, self.label])
+        return Layout(
+            form=self.format,
+            texts=self.texts,
+            label=self.label,
+            header=header,
+            lowercase=self.lowercase,
+            parses=self.parses,
+        )

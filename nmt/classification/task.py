@@ -1,26 +1,31 @@
-"""The task `classification`."""
+"""Labels of texts, and of pairs of texts, as a task: loss, scores, validation, training."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.classification.batches import TextBatches, text_batch
-from nmt.classification.corpus import ClassifiedCorpus, encode
-from nmt.classification.loss import ClassifiedBatch, ClassLoss
 from nmt.classification.model import FIRST_LABEL, Classifier
-from nmt.classification.predicting import measure
-from nmt.classification.records import Layout, Read, read_records
-from nmt.classification.validation import ClassifiedText, ClassValidator
-from nmt.config.schema import Config, FilePath
+from nmt.classification.prediction import TextBatch, TextBatches, measure, text_batch
+from nmt.classification.records import (
+    ClassificationOptions,
+    ClassifiedCorpus,
+    Read,
+    Record,
+    encode,
+    read_records,
+)
+from nmt.config.schema import Config
 from nmt.data import Tokenizer
 from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.text_facts import ValidationFacts
@@ -31,70 +36,157 @@ from nmt.models import build_model
 from nmt.registry import TASKS, TOKENIZERS
 from nmt.tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
 from nmt.training.distributed import World
-from nmt.training.losses import Loss
+from nmt.training.losses import BatchLoss, Loss, cross_entropy
 from nmt.training.run_dir import write_lines
 from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample
 from nmt.training.trainer import Trainer
+from nmt.training.validation import SURE_OF_LABELS, Chance, Check, ScoreValidator, chance_of
+
+_CORNER = "correct / predicted"
+
+
+class OfLabel(NamedTuple):
+    """Of one label, in percent; 0 where there is nothing to divide by."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often each label was predicted for each."""
+
+    labels: Sequence[str]
+    counts: NDArray[np.int64]
+    """[K, K], from the right label (row) to the predicted one (column)"""
+
+    @classmethod
+    def of(cls, wanted: Sequence[int], found: Sequence[int], *, labels: Sequence[str]) -> Confusion:
+        """`wanted` and `found` [N] count the labels from 0."""
+        counts = np.zeros((len(labels), len(labels)), np.int64)
+        np.add.at(counts, (np.asarray(wanted, np.int64), np.asarray(found, np.int64)), 1)
+        return cls(labels, counts)
+
+    @classmethod
+    def of_pairs(cls, pairs: Mapping[tuple[str, str], int], *, labels: Sequence[str]) -> Confusion:
+        """How often each pair of a right and a predicted label came."""
+        counts = np.array([[pairs.get((right, found), 0) for found in labels] for right in labels], np.int64)
+        return cls(labels, counts)
+
+    @property
+    def texts(self) -> int:
+        """How many have been counted."""
+        return int(self.counts.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right labels, in percent."""
+        return _percent(self.counts.trace(), self.texts)
+
+    @property
+    def by_label(self) -> dict[str, OfLabel]:
+        """Scores of each label that the reference or a prediction has."""
+        found = {}
+        for i, label in enumerate(self.labels):
+            wanted, predicted, right = self.counts[i].sum(), self.counts[:, i].sum(), self.counts[i, i]
+            if wanted or predicted:
+                f1 = _percent(2 * right, wanted + predicted)
+                found[label] = OfLabel(_percent(right, predicted), _percent(right, wanted), f1)
+        return found
+
+    @property
+    def macro_f1(self) -> float:
+        """Mean of the F1 of these labels, in percent."""
+        scores = [own.f1 for own in self.by_label.values()]
+        return float(np.mean(scores)) if scores else 0.0
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """What validation measures."""
+        return {"accuracy": self.accuracy, "macro_f1": self.macro_f1}
+
+    def lines(self) -> list[str]:
+        """Scores of each label and the counts, for people."""
+        width = max(map(len, self.labels))
+        lines = [
+            f"  {label:<{width}}  precision {own.precision:6.2f}  recall {own.recall:6.2f}  f1 {own.f1:6.2f}"
+            for label, own in self.by_label.items()
+        ]
+        columns = [max(len(label), len(f"{self.counts.max():,}")) for label in self.labels]
+        names = "  ".join(f"{label:>{size}}" for label, size in zip(self.labels, columns, strict=True))
+        width = max(width, len(_CORNER))
+        lines.append(f"  {_CORNER:<{width}}  {names}")
+        for label, row in zip(self.labels, self.counts.tolist(), strict=True):
+            numbers = "  ".join(f"{count:>{size},}" for count, size in zip(row, columns, strict=True))
+            lines.append(f"  {label:<{width}}  {numbers}")
+        return lines
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100 * float(part) / float(whole) if whole else 0.0
+
+
+@dataclass(frozen=True)
+class ClassifiedBatch:
+    """A batch with the model that is trained on it."""
+
+    model: Classifier
+    batch: TextBatch
+    weights: Tensor
+    """[B, 1], what each text counts for in the update"""
+
+
+class ClassLoss(Loss):
+    """Cross entropy with `training.label_smoothing`."""
+
+    smooths = True
+
+    def __call__(self, batch: Any) -> BatchLoss:
+        scores, labels = batch.model.scores(batch.batch.source), batch.batch.target[:, 0] - FIRST_LABEL
+        losses = cross_entropy(scores, labels, label_smoothing=self.label_smoothing)
+        nll = F.cross_entropy(scores.detach(), labels, reduction="none")
+        return BatchLoss((losses * batch.weights[:, 0].to(losses.dtype)).sum(), nll)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassificationOptions:
-    """Options of the task `classification`. `data.train`, `data.dev` and `data.test` are files, not prefixes."""
+class ClassifiedText:
+    """Records with labels, as they are and encoded."""
 
-    format: Literal["tsv", "json"] = "tsv"
-    """`tsv`: columns that tabs separate, without quotes; `json`: a JSON object a line."""
-    texts: list[str | int] = field(default_factory=lambda: ["sentence1", "sentence2"])
-    """Columns of one or two texts, by their names in the first line or by numbers (from 1; -1 is the last); or JSON
-    keys."""
-    label: str | int = "gold_label"
-    """Column or key of the label."""
-    header: bool | None = None
-    """Of `tsv`: whether the first line of each file names columns; `null`: if a column is given by name."""
-    no_label: str | None = "-"
-    """Label of lines that have none; these are left out, and counted."""
-    parses: bool = False
-    """The texts are parses with brackets between spaces, as SNLI's `sentence1_binary_parse`; their words are read."""
-    lowercase: bool = False
-    """All text is read in lower case."""
-    vectors: FilePath | None = None
-    """File of vectors from which the embeddings of words start, in the text format of GloVe, with
-    `model.embedding_size` numbers for each word."""
-    fixed_vectors: bool = False
-    """The embeddings that start from a vector stay as they are."""
+    records: Sequence[Record]
+    corpus: ClassifiedCorpus
+    labels: Sequence[str]
+    """All that there are."""
+    unlabelled: int = 0
+    """Lines that have been left out, because they have no label."""
+    blank: int = 0
+    """The same, because they are blank."""
 
-    def __post_init__(self) -> None:
-        places = [*self.texts, self.label]
-        if len(self.texts) not in (1, 2):
-            raise ValueError(f"texts: one or two, not {len(self.texts)}")
-        if len({*places}) < len(places):
-            raise ValueError(f"texts: the texts and the label must be in different places, not {places}")
-        if 0 in places:
-            raise ValueError("texts: columns are counted from 1, or from the end with -1")
-        named = [isinstance(place, str) for place in places]
-        if self.format == "json" and not all(named):
-            raise ValueError("texts: JSON has named keys, not numbered columns")
-        if self.format == "json" and self.header is not None:
-            raise ValueError("header: has no effect with JSON")
-        if self.header is False and any(named):
-            raise ValueError("header: must be true if columns are given by their names in the first line")
-        if self.fixed_vectors and self.vectors is None:
-            raise ValueError("fixed_vectors: has no effect without vectors")
+    def compare(self, labels: Sequence[int]) -> Confusion:
+        """With predicted labels of all records, counted from 0."""
+        return Confusion.of((self.corpus.labels - FIRST_LABEL).tolist(), labels, labels=self.labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassValidator(ScoreValidator):
+    """The validation text, which several processes share."""
+
+    text: ClassifiedText
 
     @property
-    def layout(self) -> Layout:
-        """Where lines have their texts and labels."""
-        header = self.header
-        if header is None:
-            header = any(isinstance(place, str) for place in [*self.texts, self.label])
-        return Layout(
-            form=self.format,
-            texts=self.texts,
-            label=self.label,
-            header=header,
-            lowercase=self.lowercase,
-            parses=self.parses,
-        )
+    def key(self) -> str:
+        return self.text.corpus.key
+
+    def scores(self, model: Any, *, check: Check) -> tuple[dict[str, float], Chance | None]:
+        found = measure(model, self.text.corpus, device=self.device, world=self.world, check=check)
+        scores = {"loss": found.loss, **self.text.compare(found.labels).scores}
+
+        def shuffled(places: Sequence[int]) -> float:
+            return self.text.compare([found.labels[place] for place in places]).macro_f1
+
+        alike = len(set(self.text.corpus.labels.tolist())) < 2
+        return scores, None if alike else chance_of("macro_f1", shuffled, lines=len(found.labels), sure=SURE_OF_LABELS)
 
 
 @dataclass(frozen=True, kw_only=True)

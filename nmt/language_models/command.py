@@ -70,7 +70,7 @@ def sample(arguments: argparse.Namespace) -> int:
     # Late, so that --help and mistakes in the options do not wait for torch.
     from nmt.data import UNK
     from nmt.interop.model_dir import load_model
-    from nmt.language_models.sampling import Sampling, sample_lines
+    from nmt.language_models.scoring import Sampling, sample_lines
 
     loaded = load_model(
         arguments.model,

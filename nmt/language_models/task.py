@@ -1,43 +1,362 @@
-"""The task `language_model`."""
+"""Language models as a task: windows of a text or batches of lines, their losses, validation, training."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.config.schema import Config
-from nmt.data import Tokenizer, collate
+from nmt.data import Batch, Tokenizer, collate
 from nmt.data.prepare import known_files, make_tokenizer
-from nmt.data.streams import EncodedText, Rows, encode_text
+from nmt.data.streams import EncodedText, Rows, encode_text, windows
 from nmt.data.text import named_files
 from nmt.data.text_facts import ValidationFacts, facts_of_files
 from nmt.data.text_lines import TextLines
+from nmt.data.vocabulary import PAD
 from nmt.errors import ConfigError, DataError, counted, missing
-from nmt.language_models.batches import StreamBatches, Window
-from nmt.language_models.loss import LineLoss, LinesBatch, StreamLoss, WindowBatch
 from nmt.language_models.scoring import score_lines, score_text
-from nmt.language_models.validation import LineValidator, StreamValidator, line_loss, stream_losses
 from nmt.limits import MOST
 from nmt.models import build_model
 from nmt.models.build import within
-from nmt.models.language_model import LanguageModel
+from nmt.models.language_model import LanguageModel, States
+from nmt.ops.dropout import Masks, batch_key
+from nmt.ops.linear_cross_entropy import Losses
+from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import TASKS
 from nmt.tasks.in_memory import OF_TRANSLATION, batch_settings, largest_batch
-from nmt.training.batches import BatchStream
-from nmt.training.distributed import Share, World
+from nmt.training.batches import BatchStream, Group, Position, Prefetching
+from nmt.training.distributed import Share, World, interleave
 from nmt.training.doubts import odd_vocabularies
-from nmt.training.losses import Loss
+from nmt.training.losses import BatchLoss, Loss, sampled_losses
 from nmt.training.state import perplexity, seed_everything
 from nmt.training.task import MemorySample, Task
 from nmt.training.trainer import Trainer
+from nmt.training.validation import (
+    LOSS_BATCH_TOKENS,
+    Check,
+    ScoreValidator,
+    batch_losses,
+    in_all_processes,
+    mean_loss,
+    rows_by_length,
+)
+
+
+class Window(NamedTuple):
+    """Some columns of some rows of a stream."""
+
+    source: Tensor
+    """[B, T], the word before each of the target's"""
+    target: Tensor
+    """[B, T]"""
+    first_row: int
+    begins: bool
+    """Whether it is the first window of an epoch, before which there is nothing."""
+    share: float
+    """T by the usual length of a window: rates are in proportion to it (Merity et al., ICLR 2018)."""
+
+    def pinned(self) -> Window:
+        """The same in memory from which a GPU can copy by itself."""
+        return self._replace(source=self.source.pin_memory(), target=self.target.pin_memory())
+
+    def to(self, device: torch.device) -> Window:
+        """The same on a device."""
+        source, target = (part.to(device, non_blocking=True) for part in (self.source, self.target))
+        return self._replace(source=source, target=target)
+
+
+class StreamBatches(Prefetching):
+    """The windows of an epoch one after the other, `accumulate` to an update, all rows of each at once.
+
+    Where they are cut is a function of the seed and the epoch. Several processes share the rows.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        *,
+        steps: int,
+        varied: bool,
+        accumulate: int,
+        seed: int,
+        share: Share | None = None,
+        pinned: bool = False,
+    ) -> None:
+        self._rows = rows
+        self._steps = steps
+        self._varied = varied
+        self._accumulate = accumulate
+        self._seed = seed
+        self._share = Share() if share is None else share
+        self._pinned = pinned
+        count = len(rows.targets)
+        parts = self._share.parts([np.full(count, rows.length)])
+        self._mine = (parts[0].first, parts[0].end) if parts else (0, 0)
+
+    def ends(self, epoch: int) -> NDArray[np.int64]:
+        """Where the windows of an epoch end, counted from 1."""
+        generator = np.random.default_rng([self._seed, epoch])
+        return windows(self._rows.length, steps=self._steps, varied=self._varied, generator=generator)
+
+    def updates_per_epoch(self) -> int:
+        return -(-len(self.ends(1)) // self._accumulate)
+
+    def groups(self, position: Position) -> Iterator[Group]:
+        epoch, done = position.epoch, position.batch
+        while True:
+            ends = self.ends(epoch)
+            starts = np.concatenate([[0], ends[:-1]])
+            order = iter(zip(range(done, len(ends)), starts[done:], ends[done:], strict=True))
+            while taken := list(islice(order, self._accumulate)):
+                yield self._group(epoch, taken, windows_of_epoch=len(ends))
+            epoch, done = epoch + 1, 0
+
+    def _group(self, epoch: int, taken: list[tuple[int, int, int]], *, windows_of_epoch: int) -> Group:
+        after = Position(epoch, taken[-1][0] + 1) if taken[-1][0] + 1 < windows_of_epoch else Position(epoch + 1, 0)
+        count, (first, end) = len(self._rows.targets), self._mine
+        words = sum(int((self._rows.targets[:, start:stop] != PAD).sum()) for _, start, stop in taken)
+        made = [self._window(start, stop, begins=number == 0) for number, start, stop in taken] if end > first else []
+        return Group(
+            batches=tuple(window.pinned() if self._pinned else window for window in made),
+            sentences=(count,) * len(made),
+            masks=tuple(Masks(batch_key(self._seed, epoch, number), first) for number, *_ in taken[: len(made)]),
+            whole_batches=len(taken),
+            whole_sentences=count * len(taken),
+            after=after,
+            epoch_batches=windows_of_epoch,
+            target_tokens=words,
+            tokens=words,
+            cells=sum(count * int(stop - start) for _, start, stop in taken),
+            last_rows=np.arange(0),
+            seed=self._share.random_seed(self._seed, *after),
+        )
+
+    def _window(self, start: int, stop: int, *, begins: bool) -> Window:
+        first, end = self._mine
+        source, target = (
+            torch.from_numpy(np.ascontiguousarray(side[first:end, start:stop]))
+            for side in (self._rows.inputs, self._rows.targets)
+        )
+        share = (stop - start) / self._steps if self._varied else 1.0
+        return Window(source, target, first, begins, float(share))
+
+
+@dataclass(frozen=True)
+class WindowBatch:
+    """A window with the model that is trained on it."""
+
+    model: LanguageModel
+    window: Window
+    weights: Tensor
+    """[B, T], what each word counts for in the update"""
+
+
+class NextWordLoss(Loss):
+    """Cross entropy of next words.
+
+    With penalties alpha and beta (Merity et al., 2017, "Revisiting activation regularization for language RNNs") the
+    mean square of the last states, after dropout, and of their change from word to word, before it, are added. With
+    `samples` the softmax is over the batch's own words and a sample of the others: see `sampled_losses`.
+    """
+
+    def __init__(
+        self, *, activation_penalty: float = 0.0, temporal_penalty: float = 0.0, samples: int | None = None
+    ) -> None:
+        super().__init__()
+        self._activation, self._temporal, self._samples = activation_penalty, temporal_penalty, samples
+
+    def cross_entropy(self, model: LanguageModel, features: Tensor, target: Tensor, weights: Tensor) -> Losses:
+        """As `LanguageModel.losses`, over all words or a sample."""
+        if self._samples is None:
+            return model.losses(features, target, weights=weights)
+        places = (target != PAD).flatten().nonzero().squeeze(1)
+        rows, chosen, own = features.flatten(0, 1)[places], target.flatten()[places], weights.flatten()[places]
+        return sampled_losses(rows, model.softmax_table, chosen, weights=own, samples=self._samples)
+
+
+class StreamLoss(NextWordLoss):
+    """`NextWordLoss` of consecutive windows; each starts from the final states of the one before.
+
+    No gradient passes from window to window.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._states: States | None = None
+        self._saved: list[list[Tensor]] | None = None  # of all rows, until the first window after they were loaded
+
+    def __call__(self, batch: Any) -> BatchLoss:
+        model, window = batch.model, batch.window
+        states = None if window.begins else self._before(model, window)
+        run = model.run(window.source, states)
+        self._states = tuple(type(state)(*(part.detach() for part in state)) for state in run.states)
+        self._saved = None
+        weights = batch.weights * window.share
+        found = self.cross_entropy(model, run.features, window.target, weights)
+        total, of_rows = found.total, weights.sum(1).to(found.total.dtype)  # [B]
+        if self._activation:
+            total = total + self._activation * (of_rows * _mean_square(run.features)).sum()
+        if self._temporal and run.raw.size(1) > 1:
+            total = total + self._temporal * (of_rows * _mean_square(run.raw.diff(dim=1))).sum()
+        return BatchLoss(total, found.nll.detach())
+
+    def _before(self, model: LanguageModel, window: Window) -> States | None:
+        """The states before a window that begins no epoch, of its rows."""
+        if self._saved is None:
+            return self._states
+        rows = slice(window.first_row, window.first_row + len(window.source))
+        device = window.source.device
+        kinds = [cell.State for cell in model.cells]
+        return tuple(
+            kind(*(part[rows].to(device) for part in parts)) for kind, parts in zip(kinds, self._saved, strict=True)
+        )
+
+    def state_dict(self, world: World) -> dict[str, Any]:
+        mine = None if self._states is None else [[part.cpu() for part in state] for state in self._states]
+        states = mine if world.size == 1 else _of_all_rows(mine, world)
+        if states is None:  # no window was read since these were loaded
+            states = self._saved
+        return {} if states is None else {"states": states}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._states, self._saved = None, state.get("states")
+
+
+def _of_all_rows(states: list[list[Tensor]] | None, world: World) -> list[list[Tensor]] | None:
+    """The states of the rows of all processes, each of which must call this; a process without rows has None."""
+    listed = None if states is None else [[part.tolist() for part in state] for state in states]
+    found = [each for each in world.gather(listed) if each is not None]
+    if not found:
+        return None
+    return [
+        [torch.cat([torch.tensor(part) for part in same]) for same in zip(*layer, strict=True)]
+        for layer in zip(*found, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class LinesBatch:
+    """Some lines with the model that is trained on them."""
+
+    model: LanguageModel
+    lines: Batch
+    weights: Tensor
+    """[B, T], what each word counts for in the update; 0 where there is none"""
+
+
+class LineLoss(NextWordLoss):
+    """`NextWordLoss` of lines, each from the zero state; the penalties are for their own words."""
+
+    def __call__(self, batch: Any) -> BatchLoss:
+        run = batch.model.run(batch.lines.source)
+        found = self.cross_entropy(batch.model, run.features, batch.lines.target, batch.weights)
+        total, weights = found.total, batch.weights.to(found.total.dtype)
+        if self._activation:
+            total = total + self._activation * (weights * _square(run.features)).sum()
+        if self._temporal:
+            total = total + self._temporal * (weights[:, 1:] * _square(run.raw.diff(dim=1))).sum()
+        return BatchLoss(total, found.nll.detach())
+
+
+def _square(x: Tensor) -> Tensor:
+    """The mean square of each word's x [B, T, L]: [B, T]."""
+    return at_least_fp32(x).square().mean(2)
+
+
+def _mean_square(x: Tensor) -> Tensor:
+    """Of each row of x [B, T, L]: [B]."""
+    return at_least_fp32(x).square().mean((1, 2))
+
+
+STEPS = 70
+"""Words that are read at once."""
+
+
+@torch.inference_mode()
+def stream_losses(
+    model: LanguageModel,
+    rows: Rows,
+    *,
+    device: torch.device,
+    check: Check | None = None,
+    first: int = 0,
+    end: int | None = None,
+) -> float:
+    """Sum of the negative log-likelihoods, in nats, of rows first..end-1 of a stream."""
+    inputs, targets = (torch.from_numpy(side[first:end]).to(device) for side in (rows.inputs, rows.targets))
+    states: States | None = None
+    total = 0.0
+    for start in range(0, rows.length, STEPS):
+        if check is not None:
+            check()
+        words, wanted = inputs[:, start : start + STEPS], targets[:, start : start + STEPS]
+        run = model.run(words, states)
+        states = run.states
+        found = model.losses(run.features, wanted, weights=torch.ones_like(wanted, dtype=torch.float32))
+        total += float(found.nll.double().sum())
+    return total
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamValidator(ScoreValidator):
+    """The validation text as a stream in some rows, which several processes share."""
+
+    text: EncodedText
+    rows: int
+
+    @property
+    def key(self) -> str:
+        return self.text.key
+
+    def scores(self, model: Any, *, check: Check) -> tuple[dict[str, float], None]:
+        rows = Rows.of(self.text.ids, self.rows)
+        cuts = np.linspace(0, len(rows.targets), self.world.size + 1).astype(int).tolist()
+        first, end = cuts[self.world.rank], cuts[self.world.rank + 1]
+
+        def mine() -> float:
+            if end == first:
+                return 0.0
+            return stream_losses(model, rows, device=self.device, check=check, first=first, end=end)
+
+        return {"loss": sum(in_all_processes(self.world, mine)) / len(self.text.ids)}, None
+
+
+@torch.inference_mode()
+def line_loss(model: Any, lines: TextLines, *, device: torch.device, world: World, check: Check) -> float:
+    """Mean negative log-likelihood of the words of independent lines in nats, with the ends of lines.
+
+    Several processes share the lines, and all get the same result. Raises InterruptedValidationError in all of them
+    when `check` raises it in one.
+    """
+    batches = list(rows_by_length(lines, cells=LOSS_BATCH_TOKENS))[world.rank :: world.size]
+    parts = in_all_processes(world, lambda: batch_losses(model, lines, batches, device=device, check=check))
+    return mean_loss(interleave(parts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineValidator(ScoreValidator):
+    """The validation text line by line."""
+
+    text: EncodedText
+
+    @property
+    def key(self) -> str:
+        return self.text.key
+
+    def scores(self, model: Any, *, check: Check) -> tuple[dict[str, float], None]:
+        loss = line_loss(model, TextLines.of(self.text), device=self.device, world=self.world, check=check)
+        return {"loss": loss}, None
+
 
 _NO_PAIRS = "a language model reads one text"
 _NO_SEARCH = "training of a language model does not search"

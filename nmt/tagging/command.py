@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from nmt.interop.model_dir import LoadedModel
-    from nmt.tagging.tagger import TaggedLine
+    from nmt.tagging.prediction import TaggedLine
 
 DESCRIPTION = """Label text line by line, by default from standard input to standard output. A model of the task
 `tagging` reads words separated by spaces and writes their labels; a model of the task `segmentation` reads text and
@@ -56,7 +56,7 @@ class Tagging(Labelling):
 
     def load(self, loaded: LoadedModel, *, device: torch.device) -> str:
         """Take the model; ConfigError for a format that it cannot write."""
-        from nmt.tagging.tagger import LineTagger
+        from nmt.tagging.prediction import LineTagger
 
         self.tagger = LineTagger(loaded, device=device)
         if self.arguments.format == "conll" and not self.tagger.labels_words:

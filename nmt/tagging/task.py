@@ -1,13 +1,15 @@
-"""The tasks `tagging` and `segmentation`."""
+"""Labels of words, and words in text without spaces, as tasks: loss, scores, validation, training."""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -22,22 +24,155 @@ from nmt.errors import DataError, counted
 from nmt.interop.model_dir import sizes_of
 from nmt.models import build_model
 from nmt.registry import TASKS
-from nmt.tagging.batches import TagBatches, tag_batch
-from nmt.tagging.columns import with_labels
-from nmt.tagging.features import TaggedCorpus
-from nmt.tagging.loss import LabelledBatch, LabelLoss
+from nmt.tagging.labels import Span, joined, with_labels
 from nmt.tagging.model import Tagger, TaggerOptions
-from nmt.tagging.predicting import has_loss, measure, unknown_labels
-from nmt.tagging.schemes import Span
-from nmt.tagging.tokenizers import Labelled, TaggedWords, TaggingTokenizer
-from nmt.tagging.validation import LabelledText, TagValidator, scores_of
+from nmt.tagging.prediction import TagBatch, TagBatches, has_loss, measure, tag_batch, unknown_labels
+from nmt.tagging.tokenizers import Labelled, TaggedCorpus, TaggedWords, TaggingTokenizer
 from nmt.tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
 from nmt.training.distributed import World
-from nmt.training.losses import Loss
+from nmt.training.losses import BatchLoss, Loss
 from nmt.training.run_dir import write_lines
 from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample
 from nmt.training.trainer import Trainer
+from nmt.training.validation import SURE_OF_LABELS, Chance, Check, ScoreValidator, chance_of
+
+
+class F1(NamedTuple):
+    """Three scores, in percent; 0 where there is nothing to divide by."""
+
+    f1: float
+    precision: float
+    recall: float
+
+
+def f1(*, right: int, wanted: int, found: int) -> F1:
+    """Scores from the numbers of correct, reference and predicted spans."""
+    precision = 100 * right / found if found else 0.0
+    recall = 100 * right / wanted if wanted else 0.0
+    both = precision + recall
+    return F1(2 * precision * recall / both if both else 0.0, precision, recall)
+
+
+@dataclass
+class SpanCounts:
+    """Spans by their kinds: a predicted span is correct if beginning, end and kind match a reference span."""
+
+    right: Counter[str] = field(default_factory=Counter)
+    wanted: Counter[str] = field(default_factory=Counter)
+    found: Counter[str] = field(default_factory=Counter)
+    new: int = 0
+    """Words of the reference that the training text has not."""
+    new_right: int = 0
+
+    def add(
+        self, wanted: Sequence[Span], found: Sequence[Span], *, tokens: Sequence[str] = (), known: Collection[str] = ()
+    ) -> None:
+        """Count a sentence. With `known`, the words of the training text, spans of `tokens` are words."""
+        right = set(wanted) & set(found)
+        self.right.update(span.kind for span in right)
+        self.wanted.update(span.kind for span in wanted)
+        self.found.update(span.kind for span in found)
+        if known:
+            unseen = [span for span in wanted if "".join(tokens[span.first : span.end]) not in known]
+            self.new += len(unseen)
+            self.new_right += sum(span in right for span in unseen)
+
+    @property
+    def overall(self) -> F1:
+        """Scores of all kinds together."""
+        return f1(right=self.right.total(), wanted=self.wanted.total(), found=self.found.total())
+
+    @property
+    def by_kind(self) -> dict[str, F1]:
+        """Scores of each kind in the reference or the predictions."""
+        kinds = sorted({*self.wanted, *self.found})
+        return {kind: f1(right=self.right[kind], wanted=self.wanted[kind], found=self.found[kind]) for kind in kinds}
+
+    @property
+    def new_recall(self) -> float | None:
+        """Recall of words that the training text has not, in percent; None where there are none."""
+        return 100 * self.new_right / self.new if self.new else None
+
+
+@dataclass(frozen=True)
+class LabelledBatch:
+    """A batch with the model that is trained on it."""
+
+    model: Tagger
+    batch: TagBatch
+    weights: Tensor
+    """[B, T], what each word counts for in the update"""
+
+
+class LabelLoss(Loss):
+    """The sum over the words of each sentence, because a random field gives one probability to all of them.
+
+    Its weight is the average weight of the sentence's words, so that `training.normalization` keeps its meaning.
+    """
+
+    def __call__(self, batch: Any) -> BatchLoss:
+        losses = batch.model.losses(batch.batch.source, batch.batch.target)
+        words = (batch.batch.target != 0).sum(1)
+        return BatchLoss((losses * (batch.weights.sum(1) / words).to(losses.dtype)).sum(), losses.detach())
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledText:
+    """A text with labels, plain and encoded; both include sentences without a token."""
+
+    sentences: Sequence[Labelled]
+    corpus: TaggedCorpus
+    tokenizer: TaggingTokenizer
+
+    @cached_property
+    def spans(self) -> list[list[Span]]:
+        """Of each sentence."""
+        return [self.tokenizer.spans(labels) for _, labels in self.sentences]
+
+    def predicted(self, ids: Sequence[int]) -> list[str]:
+        """The labels with these ids."""
+        return self.tokenizer.target_tokens(ids)
+
+    def count(self, labels: Sequence[Sequence[int]], *, known: Set[str] = frozenset()) -> SpanCounts:
+        """What is right of predicted labels of all sentences; `known` as for `SpanCounts`."""
+        counts = SpanCounts()
+        for sentence, wanted, ids in zip(self.sentences, self.spans, labels, strict=True):
+            counts.add(wanted, self.tokenizer.spans(self.predicted(ids)), tokens=sentence.tokens, known=known)
+        return counts
+
+
+def scores_of(counts: SpanCounts) -> dict[str, float]:
+    """F1, precision and recall, and the recall of new words where there are any."""
+    new = counts.new_recall
+    return {**counts.overall._asdict(), **({} if new is None else {"oov_recall": new})}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagValidator(ScoreValidator):
+    """The validation text, whose sentences several processes share."""
+
+    text: LabelledText
+    known: Set[str] = field(default_factory=frozenset)
+    """The words of the training text, of a segmentation."""
+
+    @property
+    def key(self) -> str:
+        return self.text.corpus.key
+
+    def scores(self, model: Any, *, check: Check) -> tuple[dict[str, float], Chance | None]:
+        found = measure(model, self.text.corpus, device=self.device, world=self.world, check=check)
+        scores = {"loss": found.loss, **scores_of(self.text.count(found.labels, known=self.known))}
+        wanted = [set(spans) for spans in self.text.spans]
+        given = [set(self.text.tokenizer.spans(self.text.predicted(ids))) for ids in found.labels]
+        sizes = {"wanted": sum(map(len, wanted)), "found": sum(map(len, given))}
+
+        def shuffled(places: Sequence[int]) -> float:
+            right = sum(len(own & given[place]) for own, place in zip(wanted, places, strict=True))
+            return f1(right=right, **sizes).f1
+
+        alike = all(spans == wanted[0] for spans in wanted)
+        return scores, None if alike else chance_of("f1", shuffled, lines=len(wanted), sure=SURE_OF_LABELS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,11 +460,6 @@ class Segmentation(LabelTask):
     def predictions(self, text: LabelledText, labels: Sequence[Sequence[str]]) -> Iterator[str]:
         for (tokens, _), own in zip(text.sentences, labels, strict=True):
             yield joined(tokens, text.tokenizer.spans(own))
-
-
-def joined(characters: Sequence[str], words: Sequence[Span]) -> str:
-    """The words at these places, with a space between them."""
-    return " ".join("".join(characters[word.first : word.end]) for word in words)
 
 
 def _read(name: str, files: Sequence[Path], tokenizer: TaggingTokenizer) -> LabelledText:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.classification.corpus import encode
-from nmt.classification.records import Layout, read_records
+from nmt.classification.records import Layout, encode, read_records
 from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.errors import DataError
 

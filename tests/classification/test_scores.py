@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from nmt.classification.scores import Confusion
+from nmt.classification.task import Confusion
 
 LABELS = ["a", "b", "c", "d"]
 

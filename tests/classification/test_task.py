@@ -19,10 +19,9 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from nmt.classification import command as classify
-from nmt.classification.classifier import LineClassifier
-from nmt.classification.corpus import encode
-from nmt.classification.loss import ClassifiedBatch
-from nmt.classification.predicting import predict
+from nmt.classification.prediction import LineClassifier, predict
+from nmt.classification.records import encode
+from nmt.classification.task import ClassifiedBatch
 from nmt.config import load_config
 from nmt.errors import DataError
 from nmt.interop.model_dir import load_model

@@ -18,7 +18,7 @@ from nmt.data.vectors import read_vectors
 from nmt.errors import ConfigError, DataError
 from nmt.light.encodings import is_wide, looks_like
 from nmt.search.kept import load_glossary
-from nmt.tagging.columns import Columns, read_columns
+from nmt.tagging.labels import Columns, read_columns
 from tests.compiled import needed_engine
 from tests.tiny_run import make_run
 

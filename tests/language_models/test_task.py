@@ -22,11 +22,8 @@ from nmt.data.streams import Rows, windows
 from nmt.interop.model_dir import load_model
 from nmt.interop.run_layout import WEIGHTS, last_step, step_dir
 from nmt.language_models import command as sample
-from nmt.language_models.batches import Window
-from nmt.language_models.loss import StreamLoss, WindowBatch
-from nmt.language_models.sampling import Sampling, _drawn
-from nmt.language_models.scoring import Dynamic, score_text
-from nmt.language_models.validation import STEPS
+from nmt.language_models.scoring import Dynamic, Sampling, _drawn, score_text
+from nmt.language_models.task import STEPS, StreamLoss, Window, WindowBatch
 from nmt.models import build_model
 from nmt.models.language_model import LanguageModel, LockedDropout, mixture_losses
 from nmt.models.parts import number_layers

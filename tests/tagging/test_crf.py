@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.tagging.crf import LinearChain
+from nmt.tagging.model import LinearChain
 
 LABELS = 3
 LENGTHS = (4, 1, 3)

@@ -14,13 +14,25 @@ from nmt.data.corpus import flat
 from nmt.data.vectors import read_vectors
 from nmt.data.vocabulary import EOS, UNK
 from nmt.errors import CheckpointError, DataError
-from nmt.tagging.columns import Columns, read_columns, with_labels
-from nmt.tagging.features import TaggedCorpus
-from nmt.tagging.schemes import SCHEMES, Span, found_scheme, labelled, misplaced, spans
-from nmt.tagging.segmented import begins, labels_of, word_spans, words_of
+from nmt.tagging.labels import (
+    SCHEMES,
+    Columns,
+    Span,
+    begins,
+    found_scheme,
+    labelled,
+    labels_of,
+    misplaced,
+    read_columns,
+    spans,
+    with_labels,
+    word_spans,
+    words_of,
+)
 from nmt.tagging.tokenizers import (
     TaggedCharacters,
     TaggedCharactersOptions,
+    TaggedCorpus,
     TaggedWords,
     TaggedWordsOptions,
 )

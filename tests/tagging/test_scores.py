@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from nmt.tagging.schemes import Span, spans
-from nmt.tagging.scores import F1, SpanCounts
-from nmt.tagging.segmented import labels_of, word_spans
+from nmt.tagging.labels import Span, labels_of, spans, word_spans
+from nmt.tagging.task import F1, SpanCounts
 
 
 def test_scores_are_those_of_seqeval() -> None:

@@ -21,11 +21,9 @@ from nmt.interop.model_dir import load_model
 from nmt.interop.run_layout import last_step
 from nmt.models.base import loss_weights
 from nmt.tagging import command as tag
-from nmt.tagging.columns import Columns, read_columns
-from nmt.tagging.loss import LabelledBatch, LabelLoss
-from nmt.tagging.schemes import spans
-from nmt.tagging.segmented import words_of
-from nmt.tagging.tagger import LineTagger
+from nmt.tagging.labels import Columns, read_columns, spans, words_of
+from nmt.tagging.prediction import LineTagger
+from nmt.tagging.task import LabelledBatch, LabelLoss
 from nmt.training.batches import Position
 from nmt.training.distributed import Share
 from nmt.training.setup import build_updater

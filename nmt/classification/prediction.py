@@ -1,4 +1,4 @@
-"""Lines of text in, their labels out, by a trained model."""
+"""Texts as batches, and the labels that a classifier gives to them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,109 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from nmt.classification.corpus import encode
-from nmt.classification.model import Classifier
-from nmt.classification.predicting import predict
-from nmt.classification.records import Record, unknown_label
-from nmt.classification.task import ClassificationOptions
+from nmt.classification.model import FIRST_LABEL, Classifier, Texts
+from nmt.classification.records import ClassificationOptions, ClassifiedCorpus, Record, encode, unknown_label
+from nmt.data import batch_lines
+from nmt.data.batching import Pairs
+from nmt.data.corpus import Rows
 from nmt.data.vocabulary import UNK
 from nmt.errors import ConfigError, DataError, counted
 from nmt.interop.model_dir import LoadedModel
+from nmt.training.batches import BatchStream
+from nmt.training.distributed import World, interleave
+from nmt.training.validation import in_all_processes
+
+
+class TextBatch(NamedTuple):
+    """Some texts, or pairs of texts, and their labels."""
+
+    source: Texts
+    target: Tensor
+    """[B, 1]"""
+
+    def pinned(self) -> TextBatch:
+        """The same in memory from which a GPU can copy by itself."""
+        return TextBatch(self.source.pinned(), self.target.pin_memory())
+
+    def to(self, device: torch.device) -> TextBatch:
+        """The same on a device."""
+        return TextBatch(self.source.to(device), self.target.to(device, non_blocking=True))
+
+
+def text_batch(corpus: ClassifiedCorpus, rows: Rows) -> TextBatch:
+    """Rows of a corpus."""
+    texts = [torch.from_numpy(text.padded(rows)) for text in corpus.texts]
+    return TextBatch(Texts(*texts), torch.from_numpy(corpus.padded_target(rows)))
+
+
+class TextBatches(BatchStream):
+    """Batches of a corpus with labels."""
+
+    def batch(self, pairs: Pairs, rows: Rows, *, epoch: int) -> TextBatch:
+        assert isinstance(pairs, ClassifiedCorpus)
+        return text_batch(pairs, rows)
+
+
+BATCH_TOKENS = 4096
+"""Cells of a batch, both texts counted as long as the longer one."""
+
+
+def _nothing(texts: int) -> None:
+    """Nobody wants to know."""
+
+
+@torch.inference_mode()
+def predict(
+    model: Classifier,
+    corpus: ClassifiedCorpus,
+    *,
+    device: torch.device,
+    rows: Sequence[int] | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+    on_batch: Callable[[int], object] = _nothing,
+) -> NDArray[np.float64]:
+    """Log-probabilities [N, K] of the labels of `rows`, by default of all, in order.
+
+    `on_batch` is called before each batch with the number of its texts, and may raise to end the work.
+    """
+    wanted = np.arange(len(corpus)) if rows is None else np.asarray(rows, np.int64)
+    lengths = np.maximum(corpus.source_lengths, corpus.target_lengths)[wanted]
+    found = np.zeros((len(wanted), model.output.weights[0].size(0)))
+    for places in batch_lines(lengths.tolist(), batch_tokens=batch_tokens):
+        on_batch(len(places))
+        scores = model.scores(text_batch(corpus, wanted[places]).source.to(device))
+        found[places] = scores.double().log_softmax(1).cpu().numpy()
+    return found
+
+
+class Measured(NamedTuple):
+    """A model's results for a text with labels."""
+
+    loss: float
+    """In nats a label."""
+    labels: list[int]
+    """Those predicted, counted from 0."""
+
+
+def measure(
+    model: Classifier, corpus: ClassifiedCorpus, *, device: torch.device, world: World, check: Callable[[], object]
+) -> Measured:
+    """Loss and labels; several processes share the texts, and all get the same result.
+
+    Raises InterruptedValidationError in all of them when `check` raises it in one.
+    """
+    rows = range(world.rank, len(corpus), world.size)
+
+    def mine() -> tuple[list[float], list[int]]:
+        log_p = predict(model, corpus, device=device, rows=rows, on_batch=lambda _: check())
+        right = log_p[np.arange(len(rows)), corpus.labels[rows.start :: world.size] - FIRST_LABEL]
+        return (-right).tolist(), log_p.argmax(1).tolist()
+
+    parts = in_all_processes(world, mine)
+    losses = interleave([losses for losses, _ in parts])
+    return Measured(float(np.mean(losses)), interleave([labels for _, labels in parts]))
 
 
 class ClassifiedLine(NamedTuple):
