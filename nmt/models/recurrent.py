@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from nmt.models.base import Seq2Seq
 from nmt.models.build import cell_maker, check_recurrent_dropout, initializer
 from nmt.models.decoder import (
     AttendingLayer,
+    AttendingRNN,
     AttentionRNN,
     ConcatenatingLayer,
     ContextLayer,
@@ -16,12 +17,14 @@ from nmt.models.decoder import (
     DeepDecoder,
     ShallowDecoder,
 )
-from nmt.models.encoder import Alternating, DeepEncoder, MakeCell, first_layer
+from nmt.models.encoder import Alternating, DeepEncoder, Encoder, MakeCell, first_layer
 from nmt.models.parts import Embeddings, InitialStates, Readout, TanhReadout
 from nmt.registry import MODELS
 
 if TYPE_CHECKING:
     from nmt.config.schema import ModelConfig
+
+Model = TypeVar("Model", bound=Seq2Seq)
 
 _FIXED: dict[str, int | bool] = {
     "encoder_layers": 1,
@@ -55,26 +58,11 @@ class RNNSearch(Seq2Seq):
     @classmethod
     def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> RNNSearch:
         """Build the model that the section `model` describes, freshly initialised."""
-        size, normalize = config.embedding_size, config.layer_norm
+        size = config.embedding_size
         encoder = first_layer(cell_maker(config, "encoder"), size, context_aware=config.context_aware_encoder)
-        memory_size = encoder.output_size
-        rnn = AttentionRNN(cell_maker(config, "decoder"), size, memory_size, layer_norm=normalize)
-        decoder = ShallowDecoder(AttendingLayer(rnn))
-        return cls(
-            Embeddings(source_vocab_size, target_vocab_size, size=size, tie=config.tie_embeddings),
-            encoder=encoder,
-            initial_states=InitialStates(memory_size, decoder.state_sizes, tanh=True, layer_norm=normalize),
-            decoder=decoder,
-            readout=TanhReadout(
-                [config.hidden_size, memory_size, size],
-                size,
-                joined=False,
-                layer_norm=normalize,
-                dropout=config.dropout,
-            ),
-            dropout=config.dropout,
-            init_range=initializer(config),
-        )
+        rnn = AttentionRNN(cell_maker(config, "decoder"), size, encoder.output_size, layer_norm=config.layer_norm)
+        sizes = source_vocab_size, target_vocab_size
+        return _of_one_layer(cls, config, sizes, encoder=encoder, rnn=rnn, tanh=True, joined=False)
 
 
 @MODELS.register("deepnmt")
@@ -181,30 +169,43 @@ class RNNSearchDeepAtt(Seq2Seq):
     @classmethod
     def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> RNNSearchDeepAtt:
         """Build the model that the section `model` describes, freshly initialised."""
-        size, normalize, levels = config.embedding_size, config.layer_norm, config.decoder_layers
+        size = config.embedding_size
         encoder = Alternating(cell_maker(config, "encoder"), size, layers=config.encoder_layers)
-        memory_size = encoder.output_size
         rnn = DeepAttentionRNN(
             cell_maker(config, "decoder"),
             size,
-            memory_size,
-            levels=levels,
+            encoder.output_size,
+            levels=config.decoder_layers,
             heads=config.attention_heads,
-            layer_norm=normalize,
+            layer_norm=config.layer_norm,
         )
-        decoder = ShallowDecoder(AttendingLayer(rnn))
-        return cls(
-            Embeddings(source_vocab_size, target_vocab_size, size=size, tie=config.tie_embeddings),
-            encoder=encoder,
-            initial_states=InitialStates(encoder.last_size, decoder.state_sizes, tanh=False, layer_norm=normalize),
-            decoder=decoder,
-            readout=TanhReadout(
-                [config.hidden_size, levels * memory_size, size],
-                size,
-                joined=True,
-                layer_norm=normalize,
-                dropout=config.dropout,
-            ),
-            dropout=config.dropout,
-            init_range=initializer(config),
-        )
+        sizes = source_vocab_size, target_vocab_size
+        return _of_one_layer(cls, config, sizes, encoder=encoder, rnn=rnn, tanh=False, joined=True)
+
+
+def _of_one_layer(
+    kind: type[Model],
+    config: ModelConfig,
+    vocab_sizes: tuple[int, int],
+    *,
+    encoder: Encoder,
+    rnn: AttendingRNN,
+    tanh: bool,
+    joined: bool,
+) -> Model:
+    """A model whose decoder is one layer that attends; its readout sees state, contexts and the word before.
+
+    `tanh`: of the initial state. `joined`: see `TanhReadout`.
+    """
+    size, normalize, dropout = config.embedding_size, config.layer_norm, config.dropout
+    decoder = ShallowDecoder(AttendingLayer(rnn))
+    pieces = [config.hidden_size, len(rnn.levels) * encoder.output_size, size]
+    return kind(
+        Embeddings(*vocab_sizes, size=size, tie=config.tie_embeddings),
+        encoder=encoder,
+        initial_states=InitialStates(encoder.last_size, decoder.state_sizes, tanh=tanh, layer_norm=normalize),
+        decoder=decoder,
+        readout=TanhReadout(pieces, size, joined=joined, layer_norm=normalize, dropout=dropout),
+        dropout=dropout,
+        init_range=initializer(config),
+    )

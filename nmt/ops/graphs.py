@@ -110,7 +110,9 @@ def run(
     device = next(x.device for x in inputs if x is not None)
     if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
         return list(work(*inputs))
-    return (recorder or _recorder(device)).run(work, inputs, key=key, lasting=lasting, session=session)
+    recorder = recorder or _recorder(device)
+    assert recorder is not None
+    return recorder.run(work, inputs, key=key, lasting=lasting, session=session)
 
 
 def filled_up(batch: int) -> int:
@@ -124,19 +126,15 @@ def filled_up(batch: int) -> int:
 
 def new_recorder(device: torch.device) -> Recorder | None:
     """A separate recorder for one user, None if there is nothing to record on this device."""
-    return _new_recorder(device) if device.type == "cuda" else None
 
-
-@functools.cache
-def _recorder(device: torch.device) -> Recorder:
-    return _new_recorder(device)
-
-
-def _new_recorder(device: torch.device) -> Recorder:
     def recording() -> Record:
         return functools.partial(record, device=device, pool=torch.cuda.graph_pool_handle())
 
-    return Recorder(recording, device=device)
+    return Recorder(recording, device=device) if device.type == "cuda" else None
+
+
+_recorder = functools.cache(new_recorder)
+"""The recorder of a device that work shares whose memory is in its inputs."""
 
 
 @functools.cache
