@@ -72,15 +72,15 @@ MODELS: Registry[Any] = Registry("architecture", "nmt.models", "nmt.tagging.mode
 TOKENIZERS: Registry[Any] = Registry(
     "tokenizer", "nmt.data.sentencepiece", "nmt.data.whitespace", "nmt.tagging.tokenizers"
 )
-LOSSES: Registry[Any] = Registry("loss", "nmt.training")
-OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training")
-SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training")
-CALLBACKS: Registry[Any] = Registry("callback", "nmt.training")
+LOSSES: Registry[Any] = Registry("loss", "nmt.training.losses")
+OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training.optimizers")
+SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training.schedules")
+CALLBACKS: Registry[Any] = Registry("callback", "nmt.training.callbacks")
 SEARCHES: Registry[Any] = Registry(
     "search", *(f"nmt.search.{name}" for name in ("beam", "greedy", "sample", "noisy", "diverse", "mbr"))
 )
 EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")
-METRICS: Registry[Any] = Registry("metric", "nmt.evaluation")
+METRICS: Registry[Any] = Registry("metric", "nmt.evaluation.metrics")
 TASKS: Registry[Any] = Registry(
     "task", "nmt.tasks", "nmt.language_models.task", "nmt.tagging.task", "nmt.classification.task"
 )
