@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import nmt
 from nmt.cli import train
 from nmt.library import training as library
 from nmt.training.state import Progress, Ranking
-from nmt.training.stopping import Budget, Limits
+from nmt.training.stopping import Budget, Limits, TimeLeft, duration
 from nmt.training.update import Updater
 from nmt.training.validation import Validator
 from tests.tiny_training import events, nmt_train, same, training_state, write_config, write_corpus
@@ -184,3 +185,50 @@ def test_limits_in_words() -> None:
 
 def ranking() -> Ranking:
     return Ranking(metric="loss", higher_is_better=False)
+
+
+def test_remaining_time_counts_this_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    left = TimeLeft(step=100)
+    assert left.outlook(step=100, last=200, deadline=None) == (None, 0.5, 200)
+    assert left.outlook(step=100, last=200, deadline=1100.0) == (100, 0.0, None)
+    now += 20
+    assert left.outlook(step=110, last=200, deadline=None) == (180, 0.55, 200)
+    assert left.outlook(step=110, last=None, deadline=900.0) == (0, 1.0, None)
+    assert left.outlook(step=110, last=105, deadline=None) == (0, 1.0, 105)
+    assert left.outlook(step=110, last=None, deadline=None) == (None, None, None)
+
+
+def test_the_end_that_comes_first_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    left = TimeLeft(step=100)
+    now += 20
+    assert left.outlook(step=110, last=200, deadline=1050.0) == (30, 0.4, None)  # 20 of 50 seconds have passed
+    assert left.outlook(step=110, last=None, deadline=1050.0) == (30, 0.4, None)
+    assert left.outlook(step=110, last=120, deadline=1050.0) == (20, 110 / 120, 120)
+
+
+def test_the_moment_at_which_something_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    left = TimeLeft(step=0)
+    now += 20
+    assert left.deadline(70.0, first=30.0, last=100.0) == 1035.0  # 40 in 20 seconds, so 30 in 15
+    assert left.deadline(70.0, first=30.0, last=60.0) == 1020.0
+    assert left.deadline(70.0, first=30.0, last=None) is None
+    assert left.deadline(30.0, first=30.0, last=100.0) is None, "nothing is known yet"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (89, "89 s"), (90, "2 min"), (3569, "59 min"), (3571, "1 h 00 min"), (11100, "3 h 05 min")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_days() -> None:
+    assert duration(86399) == "1 d 00 h"
+    assert duration(2 * 86400 + 4 * 3600) == "2 d 04 h"

@@ -1,15 +1,19 @@
-"""Translations of validations that are kept: whole, of the right weights, and the same after a kill."""
+"""The run directory: translations of validations that are kept, files written whole, differences at a resume."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nmt.cli import translate
-from nmt.training.run_dir import KeptTranslations
+from nmt.config import Config, load_config
+from nmt.errors import ConfigError, DataError
+from nmt.training.run_dir import KeptTranslations, check_resumable, write_lines
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
+from tests.training.test_checkpoint import largest_file
 
 
 @pytest.fixture
@@ -72,3 +76,34 @@ def test_what_the_key_needs(folder: Path, capsys: pytest.CaptureFixture[str], ch
     config = write_config(folder, **changes)
     assert nmt_train(config, "--set", "evaluation.keep_translations=true") == 2
     assert f"evaluation.keep_translations: {message}" in capsys.readouterr().err
+
+
+def configured(*, dropout: float = 0.1, **model: Any) -> Config:
+    tokenizer = {"tokenizer": "sentencepiece", "tokenizer_options": {"model_type": "bpe", "bpe_dropout": dropout}}
+    return load_config({"run_dir": "r", "data": tokenizer, "model": model})
+
+
+@pytest.mark.parametrize(
+    ("new", "lines"),
+    [
+        (configured(dropout=0.2), ["  data.tokenizer_options.bpe_dropout: 0.1 -> 0.2"]),
+        (
+            configured(cell="ssru", cell_options={}),
+            ["  model.cell: 'lrn' -> 'ssru'", "  model.cell_options: {'tanh': False} -> {"],
+        ),
+    ],
+)
+def test_the_options_that_differ_are_named_and_no_others(new: Config, lines: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        check_resumable(configured(), new, run=Path("r"))
+    said = str(error.value).split("\n")[1:]
+    assert len(said) == len(lines) and all(map(str.startswith, said, lines))
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "lines.txt"
+    write_lines(path, ["one", "two"])
+    with largest_file(1000), pytest.raises(DataError, match="lines.txt: cannot be written"):
+        write_lines(path, ["a longer line"] * 1000)
+    assert path.read_text(encoding="utf-8") == "one\ntwo\n"
+    assert [file.name for file in path.parent.iterdir()] == ["lines.txt"]
