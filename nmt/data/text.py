@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import math
 import os
@@ -179,6 +178,8 @@ def read_lines(
 def open_bytes(path: Path) -> IO[bytes]:
     """The bytes of a file, unpacked if its name ends in .gz; lines are those that "\n" ends."""
     if path.suffix == ".gz":
+        import gzip  # late: a command that has nothing to unpack starts sooner
+
         # Buffered once more, because GzipFile itself takes several times as long for a line.
         return io.BufferedReader(gzip.open(path, "rb"))
     return path.open("rb")
@@ -321,11 +322,6 @@ def wide(*paths: Path) -> DataError | None:
     return None
 
 
-def count_lines(path: Path) -> int:
-    """Lines of a file."""
-    return sum(1 for _ in read_lines(path))
-
-
 def count_pairs(pairs: Sequence[FilePair], *, decodable: bool = True) -> int:
     """Number of line pairs of all files; raises the errors of `read_pairs`, and DataError if there are none.
 
@@ -407,7 +403,7 @@ def _blocks(files: FilePair, lines: int, at: TextPosition) -> Iterator[Block]:
         while True:
             (left, left_lines), (right, right_lines) = _take(source, lines), _take(target, lines)
             if left_lines != right_lines:
-                raise unequal(files, count_lines(files.source), count_lines(files.target))
+                raise unequal(files, *(sum(1 for _ in read_lines(path)) for path in files))
             if not left_lines:
                 break
             after = TextPosition(
