@@ -397,7 +397,8 @@ def corpora_of(data: DataConfig, run_dir: Path, *, keys: Mapping[str, Collection
     In a cache shared with other runs (data.cache_dir), those with `keys`: by the name of a corpus, `train` or `dev`.
     """
     if data.cache_dir is None:
-        return sorted(path.parent for path in (run_dir / "cache").glob(f"*/{META}") if not _is_unfinished(path.parent))
+        found = [path.parent for path in (run_dir / "cache").glob(f"[!.]*/{META}")]
+        return sorted(folder for folder in found if folder.suffix != ".partial")  # the work of a killed process
     folders = (corpus_folder(Path(data.cache_dir), name, key) for name, found in keys.items() for key in sorted(found))
     return [folder for folder in folders if (folder / META).is_file()]
 
@@ -405,7 +406,3 @@ def corpora_of(data: DataConfig, run_dir: Path, *, keys: Mapping[str, Collection
 def corpus_folder(cache: Path, name: str, key: str) -> Path:
     """Where the corpus called `name` of this key lies in a cache."""
     return cache / f"{name}-{key[:16]}"
-
-
-def _is_unfinished(folder: Path) -> bool:
-    return folder.name.startswith(".") or folder.name.endswith(".partial")

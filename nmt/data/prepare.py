@@ -92,7 +92,8 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     data = generated(config.data, run_dir)
     languages = (data.source_language, data.target_language)
     check_files(data)
-    train_files = training_files(data)
+    parallel = find_pairs(data.train, *languages, key="data.train")
+    train_files = [*parallel, *find_pairs(data.monolingual, *languages, key="data.monolingual")]
     # Small and needed only later, but mistakes in them should be reported before hours of work.
     dev_text = read_parallel(data.dev, *languages, key="data.dev") if data.dev else None
     test_text = read_parallel(data.test, *languages, key="data.test") if data.test else None
@@ -105,14 +106,15 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     # unequal, undecodable or empty files should be reported before the long work
     pairs = known.count_pairs(train_files)
     known.save()  # before the next long work, so that a process killed in it need not read the text again
-    parallel = train_files[: len(as_list(data.train))]
     source, target = [pair.source for pair in parallel], [pair.target for pair in parallel]
     tokenizer = make_tokenizer(config, source, target, run_dir=run_dir, known=known, shown=progress)
     train_tags = training_tags(data, tokenizer)
     sides = tokenizer.sampling()  # which a vocabulary may not allow
 
     def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int, tags: Tags = ()) -> Corpus:
-        key = _corpus_key([known.digest(path) for pair in files for path in pair], tokenizer, rule, tags)
+        digests = [known.digest(path) for pair in files for path in pair]
+        made_of = [_FORMAT, digests, tokenizer.fingerprint(), asdict(rule), *([list(tags)] if tags else [])]
+        key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
         encoder = Encoder(tokenizer, rule, tuple(tags), data.source_language)
         place = corpus_folder(folder, name, key)
         return encoded_corpus(files, place, encoder=encoder, key=key, workers=data.workers, pairs=pairs, shown=progress)
@@ -272,13 +274,6 @@ def _fits(found: Any, record: Mapping[str, Any], options: Any, *, paths: Collect
     return was == now
 
 
-def _corpus_key(digests: Sequence[str], tokenizer: Tokenizer, rule: LengthRule, tags: Tags) -> str:
-    parts = [_FORMAT, list(digests), tokenizer.fingerprint(), asdict(rule)]
-    if tags:
-        parts.append(list(tags))
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
 def read_references(files: str | Sequence[str] | None, text: ParallelText | None, *, key: str) -> list[list[str]]:
     """One stream of lines for each set of references of `text`: its target side, or that of each of `files`.
 
@@ -330,15 +325,8 @@ def training_prefixes(data: DataConfig) -> list[str]:
     return [*as_list(data.train), *made, *as_list(data.monolingual)]
 
 
-def training_files(data: DataConfig) -> list[FilePair]:
-    """The files of these prefixes; DataError, naming the key, for a missing file."""
-    languages = data.source_language, data.target_language
-    parallel = find_pairs(data.train, *languages, key="data.train")
-    return [*parallel, *find_pairs(data.monolingual, *languages, key="data.monolingual")]
-
-
 def training_tags(data: DataConfig, tokenizer: Tokenizer) -> Tags:
-    """The tag of each of these files (Caswell et al., WMT 2019); empty if no text has one.
+    """The tag of the files of each of these prefixes (Caswell et al., WMT 2019); empty if no text has one.
 
     Raises DataError, naming the key, if the tag is not one token of the source vocabulary.
     """
