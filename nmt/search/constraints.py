@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -304,22 +305,39 @@ class ConstraintsMaker:
     def __init__(self, tokenizer: Tokenizer, decoding: DecodingConfig) -> None:
         self._tokenizer = tokenizer
         self._decoding = decoding
-        self._pieces: list[bytes] | None = None
-        self._phrases: Phrases | None = None
-        self._spellings: Spellings | None = None
-        self._joining: tuple[Tensor, Tensor] | None = None
+
+    @cached_property
+    def _pieces(self) -> list[bytes] | None:
+        """What each target id adds to a text, where the tokenizer tells it; found when it is needed, as the rest."""
+        return self._tokenizer.target_pieces()
+
+    @cached_property
+    def _phrases(self) -> Phrases:
+        assert self._pieces is not None
+        return Phrases(self._pieces, self._tokenizer)
+
+    @cached_property
+    def _spellings(self) -> Spellings:
+        assert self._pieces is not None
+        return Spellings(self._pieces, without=self._space_bytes(self._pieces))
+
+    @cached_property
+    def _joining(self) -> tuple[Tensor, Tensor]:
+        assert self._pieces is not None
+        return joining(self._pieces)
 
     def of(self, request: Request) -> Constraints:
         """What the translation of a request keeps to.
 
         Raises DataError, which names the request, for what no translation could keep to.
         """
-        prefix = self._prefix(request)
+        prefix = tuple(self.ids_of(request.prefix)) if request.prefix.strip() else ()
         for phrase in request.forbidden:
             if not phrase.strip():
                 raise request.error("forbidden: a phrase is empty")
         if request.forbidden:
-            found = self._known_phrases(request).first_in(request.prefix, request.forbidden)
+            self._known_pieces(request, "forbidden")
+            found = self._phrases.first_in(request.prefix, request.forbidden)
             if found is not None:
                 raise request.error(f"forbidden: {found!r} is in the prefix, {request.prefix!r}")
         ends_word = bool(prefix) and request.prefix[-1].isspace() and self._begins_words(request, prefix[-1])
@@ -332,15 +350,15 @@ class ConstraintsMaker:
         """What the sentences of a batch must contain, as `rules`; None where there is nothing."""
         if not any(one.required for one in constraints):
             return None
-        assert self._pieces is not None
-        if self._joining is None:
-            self._joining = joining(self._pieces)
         left, right = (edges if words is None else edges[words.cpu()] for edges in self._joining)
         return Required(self._phrases_of(constraints, words), left.to(device), right.to(device))
 
     def missing(self, request: Request, text: str) -> int:
         """How many of the required phrases a translation lacks."""
-        return sum(not is_in_text(self._as_written(phrase), text) for phrase in request.required)
+        return sum(
+            not is_in_text(on_one_line(self._tokenizer.decode_target(self.ids_of(phrase))), text)
+            for phrase in request.required
+        )
 
     def rules(self, constraints: Sequence[Constraints], *, words: Tensor | None, device: torch.device) -> list[Rule]:
         """The rules of a batch of sentences, after those of `rules_of`.
@@ -353,13 +371,12 @@ class ConstraintsMaker:
         if self._decoding.no_repeat_ngram and any(one.required for one in constraints):
             rules.append(RequiredDespiteRepeats(self._phrases_of(constraints, words)))
         if any(one.forbidden for one in constraints):
-            assert self._phrases is not None
             rules.append(ForbiddenPhrases(self._phrases, [one.forbidden for one in constraints], words=ids))
         if any(one.ends_word for one in constraints):
             lengths = [len(one.prefix) if one.ends_word else None for one in constraints]
             rules.append(NewWordAfterPrefix(lengths, self._new_words(ids).to(device)))
         if any(one.started for one in constraints):
-            rules.append(SpelledWords(self._known_spellings(), [one.started for one in constraints], places=places))
+            rules.append(SpelledWords(self._spellings, [one.started for one in constraints], places=places))
         if any(one.forced for one in constraints):
             prefixes = [one.forced if places is None else [places[i] for i in one.forced] for one in constraints]
             rules.append(ForcedPrefix(prefixes, device=device))
@@ -377,17 +394,10 @@ class ConstraintsMaker:
         """A text in tokens: of its spellings in Unicode the first that has the fewest."""
         return min(self._tokenizer.encode_target(spellings(text)), key=lambda ids: (ids.count(UNK), len(ids)))
 
-    def _prefix(self, request: Request) -> tuple[int, ...]:
-        if not request.prefix.strip():
-            return ()
-        return tuple(self.ids_of(request.prefix))
-
     def _started(self, request: Request, prefix: tuple[int, ...]) -> StartedWord | None:
         """The last word of a prefix, which may continue: then other tokens than those of its beginning may spell it."""
         if not prefix or request.prefix[-1].isspace() or request.required:
             return None
-        if self._pieces is None:
-            self._pieces = self._tokenizer.target_pieces()
         if self._pieces is None:
             return None
         starts = [place for place, token in enumerate(prefix) if self._pieces[token].startswith(b" ")]
@@ -397,12 +407,6 @@ class ConstraintsMaker:
         if UNK in prefix[after:]:
             return None
         return StartedWord(after, b"".join(self._pieces[token] for token in prefix[after:]))
-
-    def _known_spellings(self) -> Spellings:
-        assert self._pieces is not None
-        if self._spellings is None:
-            self._spellings = Spellings(self._pieces, without=self._space_bytes(self._pieces))
-        return self._spellings
 
     def _required(self, request: Request) -> tuple[tuple[int, ...], ...]:
         """The tokens of the required phrases, which a translation can contain; DataError otherwise."""
@@ -418,16 +422,12 @@ class ConstraintsMaker:
             if UNK in ids:
                 raise request.error(f"required: {phrase!r} has a word that is not in the model's vocabulary")
             if request.forbidden:
-                excluded = self._known_phrases(request).first_in(phrase, request.forbidden)
+                excluded = self._phrases.first_in(phrase, request.forbidden)
                 if excluded is not None:
                     raise request.error(f"required: {phrase!r} contains {excluded!r}, which is forbidden")
             self._known_pieces(request, "required")
             found.append(tuple(ids))
         return tuple(found)
-
-    def _as_written(self, phrase: str) -> str:
-        """A phrase as the tokenizer writes it."""
-        return on_one_line(self._tokenizer.decode_target(self.ids_of(phrase)))
 
     def _phrases_of(
         self, constraints: Sequence[Constraints], words: Tensor | None
@@ -457,15 +457,7 @@ class ConstraintsMaker:
         names = self._tokenizer.target_tokens(spaces)
         return {i for i, name in zip(spaces, names, strict=True) if _BYTE.fullmatch(name)}
 
-    def _known_phrases(self, request: Request) -> Phrases:
-        pieces = self._known_pieces(request, "forbidden")
-        if self._phrases is None:
-            self._phrases = Phrases(pieces, self._tokenizer)
-        return self._phrases
-
     def _known_pieces(self, request: Request, what: str) -> list[bytes]:
-        if self._pieces is None:
-            self._pieces = self._tokenizer.target_pieces()
         if self._pieces is None:
             kind = type(self._tokenizer).__name__
             raise request.error(f"{what}: the tokenizer {kind} does not tell the text of its tokens (target_pieces)")

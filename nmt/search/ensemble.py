@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ from nmt.errors import SettingError, counted
 from nmt.models.base import Seq2Seq, drop_padding_columns
 from nmt.models.parts import OutputWords
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words, log_probabilities
-from nmt.search.ruled import SearchState
+from nmt.search.shortlist import Restrictable
 
 MeanOf = Literal["probabilities", "log_probabilities"]
 
@@ -90,26 +90,7 @@ def wrong_number(weights: int, *, models: int) -> str:
 _CELLS = 1 << 24
 """Most log-probabilities at a time: 64 MiB in fp32."""
 
-S = TypeVar("S", bound=SearchState)
-M = TypeVar("M", bound="Member[Any]")
-
-
-class Member(Protocol[S]):
-    """What an ensemble needs of each of its models."""
-
-    def start(self, source: Tensor) -> S:
-        """See `nmt.search.ruled.SearchModel`."""
-
-    def among(self, ids: Tensor, forbidden: Tensor) -> OutputWords:
-        """See `nmt.search.shortlist.Restrictable`."""
-
-    def step(self, tokens: Tensor | None, state: S, words: OutputWords | None = None) -> tuple[Tensor, S]:
-        """Logits [N, V] after feeding `tokens` [N], or None for the zero vector; among U `words` theirs [N, U]."""
-
-    def attending_step(
-        self, tokens: Tensor | None, state: S, words: OutputWords | None = None
-    ) -> tuple[Tensor, Tensor, S]:
-        """As `step`, with the attention [N, S]."""
+M = TypeVar("M", bound=Restrictable[Any, OutputWords])
 
 
 class EnsembleState(NamedTuple):
@@ -152,7 +133,7 @@ class Ensemble:
     improbable words keep their order.
     """
 
-    def __init__(self, members: Sequence[Member[Any]], *, mean: EnsembleMean = EQUAL) -> None:
+    def __init__(self, members: Sequence[Restrictable[Any, OutputWords]], *, mean: EnsembleMean = EQUAL) -> None:
         self._members = tuple(members)
         self._mean = mean
 
@@ -192,7 +173,7 @@ class Ensemble:
 
     def _each(
         self, state: EnsembleState, words: EnsembleWords | None
-    ) -> Iterator[tuple[Member[Any], Any, OutputWords | None]]:
+    ) -> Iterator[tuple[Restrictable[Any, OutputWords], Any, OutputWords | None]]:
         """Each member, its state and its words."""
         owned: Sequence[OutputWords | None] = [None] * len(self._members) if words is None else words.members
         return zip(self._members, state.members, owned, strict=True)

@@ -142,22 +142,22 @@ class ListedWords(Protocol):
 
 
 class Restrictable(Protocol[S, W]):
-    """A model whose output layer can be restricted."""
+    """A model whose output layer can be restricted: with `words`, among these and by their places."""
 
     def start(self, source: Tensor) -> S:
-        """See `SearchModel`."""
+        """See `SearchModel`, and so below."""
 
     def among(self, ids: Tensor, forbidden: Tensor) -> W:
         """The words `ids` [U], ascending, of which `forbidden` [B, U] are not the sentences'; more can be added."""
 
-    def best(self, tokens: Tensor | None, state: S, choice: Choice, words: W) -> tuple[BestWords, S]:
-        """As in `SearchModel`, among `words` and by their places."""
+    def best(self, tokens: Tensor | None, state: S, choice: Choice, words: W | None = None) -> tuple[BestWords, S]:
+        """The best words."""
 
-    def attending_step(self, tokens: Tensor | None, state: S, words: W) -> tuple[Tensor, Tensor, S]:
-        """As in `AttendingModel`, among `words` and by their places."""
+    def step(self, tokens: Tensor | None, state: S, words: W | None = None) -> tuple[Tensor, S]:
+        """Logits [N, V], among U words [N, U]."""
 
-    def step(self, tokens: Tensor | None, state: S, words: W) -> tuple[Tensor, S]:
-        """As in `SearchModel`, among `words` and by their places."""
+    def attending_step(self, tokens: Tensor | None, state: S, words: W | None = None) -> tuple[Tensor, Tensor, S]:
+        """As `step`, with the attention [N, S]; see `AttendingModel`."""
 
 
 @dataclass(frozen=True)

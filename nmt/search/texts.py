@@ -80,7 +80,9 @@ class Texts:
             tuple(value for reading in readings for value in reading.log_probs) if "scores" in details else None,
             tuple(reading.attention for reading in readings) if "attention" in details else None,
             alignment,
-            token_entropies=_entropies(readings) if "entropies" in details else None,
+            token_entropies=tuple(value for reading in readings for value in reading.entropies or ())
+            if "entropies" in details
+            else None,
             heads_of_parts=tuple(reading.heads or {} for reading in readings) if "heads" in details else None,
         )
 
@@ -152,10 +154,6 @@ class Texts:
         copied = self._tokenizer.copied_source(chosen.part.text, span, is_unknown=is_unknown)
         copied = copied.replace(hidden, "") if hidden else copied
         return replace(piece, text=copied, unknown=None) if copied else piece
-
-
-def _entropies(readings: Sequence[Reading]) -> tuple[float, ...]:
-    return tuple(value for reading in readings for value in reading.entropies or ())
 
 
 def _token_weights(source: Source, chosen: Chosen) -> tuple[Tensor, int]:
