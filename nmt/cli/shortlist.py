@@ -6,15 +6,13 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import add_checkpoint, add_model, natural, positive
 from nmt.cli.common import add_plugins, execute, make_parser, say
-from nmt.errors import ConfigError, counted
+from nmt.errors import counted
 
 if TYPE_CHECKING:
-    from nmt.config import DataConfig
     from nmt.data import Tokenizer
     from nmt.data.text import FilePair
 
@@ -69,6 +67,7 @@ def make_shortlist(arguments: argparse.Namespace) -> int:
     from nmt.config import load_saved
     from nmt.data import load_tokenizer
     from nmt.data.association import CoOccurrences
+    from nmt.data.prepare import trained_on
     from nmt.data.text import find_pairs
     from nmt.interop.model_dir import config_file, find_model
     from nmt.search.shortlist import Shortlist
@@ -77,7 +76,7 @@ def make_shortlist(arguments: argparse.Namespace) -> int:
     config = load_saved(config_file(directory), arguments.plugins)
     tokenizer = load_tokenizer(directory, config)
     key = "--train" if arguments.train else "data.train"
-    prefixes = arguments.train or _trained_on(config.data, config.run_dir)
+    prefixes = arguments.train or trained_on(config)
     files = find_pairs(prefixes, config.data.source_language, config.data.target_language, key=key)
     inputs = [str(path) for pair in files for path in pair]
     with output_stream(arguments.output, inputs=inputs, models=[arguments.model]) as output:
@@ -99,15 +98,6 @@ def make_shortlist(arguments: argparse.Namespace) -> int:
         f"and {each:.1f} for each source token",
     )
     return 0
-
-
-def _trained_on(data: DataConfig, run_dir: str) -> str | list[str]:
-    """Prefixes of the training text."""
-    if data.generator != "none":
-        return str(Path(run_dir) / "corpus" / "train")
-    if not data.train:
-        raise ConfigError("the model's configuration has no training text; give it with --train PREFIX")
-    return data.train
 
 
 def _encoded(files: FilePair, tokenizer: Tokenizer) -> Iterator[tuple[list[int], list[int]]]:

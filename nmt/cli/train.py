@@ -14,9 +14,7 @@ from nmt.errors import ConfigError
 from nmt.system import CpuClock, columns, keep_large_blocks, wrapped
 
 if TYPE_CHECKING:
-    from nmt.config import Config
     from nmt.training.distributed import World
-    from nmt.training.stopping import Budget
 
 EXAMPLES = (
     "--list",
@@ -77,7 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
     started, cpu = time.monotonic(), CpuClock()
     if arguments.list:
         return _list(arguments)
-    arguments.config = _named_configuration(arguments)
+    place, option = arguments.config, arguments.config_by_option
+    if place is not None and option is not None:
+        raise ConfigError(f"--config {option}: CONFIG {place} is also given; a run has one configuration")
+    if place is None and option is None:
+        raise ConfigError("no configuration; give a YAML file, or a name shown by nmt-train --list")
+    arguments.config = str(place if option is None else option)
     keep_large_blocks()  # before the first tensor
     from nmt.training.distributed import connected
 
@@ -99,24 +102,25 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _named_configuration(arguments: argparse.Namespace) -> str:
-    """The configuration given on the command line, in one of the two ways."""
-    place, option = arguments.config, arguments.config_by_option
-    if place is not None and option is not None:
-        raise ConfigError(f"--config {option}: CONFIG {place} is also given; a run has one configuration")
-    if place is None and option is None:
-        raise ConfigError("no configuration; give a YAML file, or a name shown by nmt-train --list")
-    return str(place if option is None else option)
-
-
 def _train(arguments: argparse.Namespace, *, started: float, cpu: CpuClock, world: World) -> int:
     """The command in one of the processes that run it together, usually one."""
     from nmt.config import dump
+    from nmt.library.training_config import training_config
     from nmt.training.setup import build_limits
     from nmt.training.stopping import Budget
 
     budget = Budget.of_minutes(arguments.max_minutes, arguments.max_cpu_minutes, started=started)
-    config = _configuration(arguments, budget=budget, world=world)
+    config = training_config(  # all mistakes and all missing files are reported at once
+        arguments.config,
+        arguments.overrides,
+        plugins=arguments.plugins,
+        device=world.device,
+        budget=budget,
+        overwrite=arguments.overwrite,
+        dry=arguments.dry_run,
+        only_shown=arguments.dump_config,
+        warn=_warn if world.is_main else lambda line: None,
+    )
     if arguments.dump_config:
         if world.is_main:
             print(dump(config), end="")
@@ -133,29 +137,8 @@ def _train(arguments: argparse.Namespace, *, started: float, cpu: CpuClock, worl
     return run_training(config, world=world, limits=limits, cpu=cpu, overwrite=arguments.overwrite).exit_code
 
 
-def _configuration(arguments: argparse.Namespace, *, budget: Budget, world: World) -> Config:
-    """The configuration; all mistakes and all missing files are reported at once."""
-    from nmt.library.training_config import training_config
-
-    return training_config(
-        arguments.config,
-        arguments.overrides,
-        plugins=arguments.plugins,
-        device=world.device,
-        budget=budget,
-        overwrite=arguments.overwrite,
-        dry=arguments.dry_run,
-        only_shown=arguments.dump_config,
-        warn=_warn if world.is_main else _ignore,
-    )
-
-
 def _warn(line: str) -> None:
     print(f"nmt-train: warning: {line}", file=sys.stderr)
-
-
-def _ignore(line: str) -> None:
-    """Print it on rank 0 only."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

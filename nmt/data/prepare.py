@@ -184,6 +184,15 @@ def generated(data: DataConfig, run_dir: Path) -> DataConfig:
     return replace(data, train=files["train"], dev=data.dev or files["dev"], test=data.test or files["test"])
 
 
+def trained_on(config: Config) -> list[str]:
+    """The prefixes of the training text of a model; ConfigError for one without."""
+    if config.data.generator != "none":
+        return [str(Path(config.run_dir) / "corpus" / "train")]
+    if not config.data.train:
+        raise ConfigError("the model's configuration has no training text; give it with --train PREFIX")
+    return as_list(config.data.train)
+
+
 def planned_sizes(config: Config) -> tuple[int, int] | None:
     """(source, target) vocabulary sizes if the configuration alone determines them, else None."""
     kind = TOKENIZERS.get(config.data.tokenizer)

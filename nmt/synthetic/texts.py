@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.config.schema import Config
-from nmt.data.text import FilePair, Policy, Undecodable, as_list, find_pairs, read_lines, read_pairs, unequal
+from nmt.data.prepare import trained_on
+from nmt.data.text import FilePair, Policy, Undecodable, find_pairs, read_lines, read_pairs, unequal
 from nmt.data.text_facts import read_facts
-from nmt.errors import ConfigError, DataError, missing
+from nmt.errors import DataError, missing
 from nmt.files import reason
 
 _BLOCK = 1 << 20
@@ -106,17 +107,9 @@ def files_to_translate(
     ConfigError if the configuration has no text.
     """
     key = "--train" if train else "data.train"
-    prefixes = train or ([] if source else _trained_on(config))
+    prefixes = train or ([] if source else trained_on(config))
     pairs = find_pairs(prefixes, config.data.source_language, config.data.target_language, key=key)
     return [*((pair.source, pair.target) for pair in pairs), *((_file(name), None) for name in source)]
-
-
-def _trained_on(config: Config) -> list[str]:
-    if config.data.generator != "none":
-        return [str(Path(config.run_dir) / "corpus" / "train")]
-    if not config.data.train:
-        raise ConfigError("the model's configuration has no training text; give it with --train PREFIX")
-    return as_list(config.data.train)
 
 
 def _file(name: str) -> Path:
