@@ -106,7 +106,7 @@ def input_windows(
         if path is None:
             require(0)
             stream, name = sys.stdin, "standard input"
-        elif _is_live(Path(path)):
+        elif Path(path).exists() and not Path(path).is_file() and not Path(path).is_dir():  # a named pipe, a terminal
             stream, name = stack.enter_context(Path(path).open("rb", buffering=0)), path
         else:
             yield windows(read_lines(path, undecodable=undecodable), size=size)
@@ -136,11 +136,6 @@ def line_count(path: str | None) -> int | None:
             count, last, place = count + block.count(b"\n"), block[-1:], place + len(block)
         return count + (last != b"\n")
     return None
-
-
-def _is_live(path: Path) -> bool:
-    """Whether `path` is a named pipe, a terminal or the like."""
-    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _descriptor(stream: IO[Any]) -> int | None:

@@ -17,7 +17,6 @@ from nmt.errors import ConfigError, DataError, counted, near_miss
 
 if TYPE_CHECKING:
     from nmt.data.n_best import Entry
-    from nmt.data.text import Undecodable
 
 DESCRIPTION = """Rank the translations of each line of an n-best list, in Moses' format, by the weighted sum
 of their features, and write the best, one for each line. nmt-translate --format moses writes such
@@ -78,12 +77,13 @@ def build_parser() -> argparse.ArgumentParser:
 def rank(arguments: argparse.Namespace) -> int:
     """Read, rank and write."""
     _check(arguments)
-    from nmt.data.text import Undecodable
+    from nmt.data.n_best import read_n_best
+    from nmt.data.text import Undecodable, read_lines
 
     undecodable = Undecodable(arguments.errors)
     inputs = [arguments.list, *arguments.ref]
     with output_stream(arguments.output, inputs=inputs) as output:
-        entries = _entries(arguments.list, undecodable)
+        entries = read_n_best(read_lines(Path(arguments.list), undecodable=undecodable), name=arguments.list)
         if arguments.tune:
             lines = _tuned(arguments, entries)
         else:
@@ -107,13 +107,6 @@ def _check(arguments: argparse.Namespace) -> None:
         for name in ("ref", "metric", "language", "plugins"):
             if getattr(arguments, name):
                 raise ConfigError(f"--{name.removesuffix('s')}: allowed only with --tune")
-
-
-def _entries(path: str, undecodable: Undecodable) -> Iterator[Entry]:
-    from nmt.data.n_best import read_n_best
-    from nmt.data.text import read_lines
-
-    return read_n_best(read_lines(Path(path), undecodable=undecodable), name=path)
 
 
 def _ranked(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[str]:

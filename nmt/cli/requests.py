@@ -142,7 +142,10 @@ def _loaded(line: str, where: str) -> dict[str, Any]:
     try:
         found = json.loads(line, object_pairs_hook=lambda pairs: _unique(pairs, where))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not a JSON object: {shown(line)} ({_reason(error)})") from error
+        reason = (
+            f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        )
+        raise DataError(f"{where}: not a JSON object: {shown(line)} ({reason})") from error
     if not isinstance(found, dict):
         raise DataError(f"{where}: not a JSON object: {shown(line)}")
     return found
@@ -184,10 +187,6 @@ def _string(value: Any, where: str, key: str) -> str:
     except UnicodeEncodeError as error:  # JSON can hold half of a surrogate pair
         raise DataError(f"{where}: {key}: {shown(value)} is not Unicode text") from error
     return value
-
-
-def _reason(error: Exception) -> str:
-    return f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
 
 
 def _check_lines(name: str, path: str) -> None:

@@ -146,7 +146,11 @@ def _translate(arguments: argparse.Namespace, world: World | _Alone) -> int:
         )
     check_ensemble(arguments, models=len(arguments.models))
     beside = [file for file in (arguments.prefix, arguments.constraints) if file is not None]
-    _check_inputs((path, *beside), world)
+    if not isinstance(world, _Alone):
+        from nmt.cli.across_processes import check_input
+
+        for file in (path, *beside):
+            check_input(file, world=world)
     tell = _log if world.is_main and not arguments.quiet else _ignore
     undecodable = Undecodable(arguments.errors)
     with opened_writer(arguments, inputs=(path or "/dev/stdin", *beside), is_main=world.is_main) as writer:
@@ -188,15 +192,6 @@ def _translate(arguments: argparse.Namespace, world: World | _Alone) -> int:
     for problem in reader.problems() if world.is_main else ():
         _log(problem)
     return totals.exit_code
-
-
-def _check_inputs(paths: Sequence[str | None], world: World | _Alone) -> None:
-    """Check that all processes read the same files."""
-    if not isinstance(world, _Alone):
-        from nmt.cli.across_processes import check_input
-
-        for path in paths:
-            check_input(path, world=world)
 
 
 def _translations(

@@ -147,12 +147,11 @@ def find_config(path: str | Path) -> Path:
         raise ConfigError("--config: the name of the file is empty")
     if Path(path).is_file():
         return Path(path)
-    bundled = bundled_path(str(path))
-    if bundled is not None:
-        return bundled
+    names = bundled_names()
+    if str(path) in names:
+        return _folder() / path
     if Path(path).is_dir():
         raise ConfigError(f"{path}: is a directory, not a configuration file")
-    names = bundled_names()
     hint = near_miss(Path(path).name, names, ending=".yaml", most=_NEAREST)
     listed = f"nmt-train --list shows the {len(names)} shipped configurations."
     raise ConfigError(f"{missing(path)}.{hint} {listed}")
@@ -327,11 +326,6 @@ def _folder() -> Path:
     """`configs` inside the installed package, or at the top of a checkout."""
     installed = _PACKAGE / "configs"
     return installed if installed.is_dir() else _PACKAGE.parent / "configs"
-
-
-def bundled_path(name: str) -> Path | None:
-    """The bundled configuration of that file name, or None."""
-    return _folder() / name if name in bundled_names() else None
 
 
 def bundled_names() -> list[str]:

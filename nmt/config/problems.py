@@ -87,7 +87,7 @@ def type_problems(
         # A union reports one error for each member, its location followed by the member's type.
         path = [str(part) for part in item["loc"] if not _UNION_MEMBER.match(str(part))]
         key = ".".join([*prefix, *path])
-        siblings = known if known is not None else _keys_beside(path)
+        siblings = known if known is not None else _names(SECTIONS.get(path[0], Config) if len(path) > 1 else Config)
         message = _message(item, key, siblings)
         # An Options dataclass that checks its own values names the option first.
         option, colon, rest = message.partition(": ")
@@ -100,11 +100,6 @@ def type_problems(
         elif item["type"] == "literal_error":  # a word that may stand in place of the number
             problems[key] = Problem(key, f"{problems[key].message}; {item['ctx']['expected']} is allowed too")
     return list(problems.values())
-
-
-def _keys_beside(path: list[str]) -> list[str]:
-    section: Any = SECTIONS.get(path[0], Config) if len(path) > 1 else Config
-    return [field.name for field in dataclasses.fields(section)]
 
 
 def _message(item: Any, key: str, siblings: list[str]) -> str:
@@ -228,9 +223,8 @@ def unknown_key(key: str, beside: Sequence[str]) -> str:
     own = next((other for other in beside if plain(other) == plain(name)), None)
     if own is not None:
         return f"unknown key. Did you mean '{own}'?"
-    if _exists(key.split(".")):
-        where, _, last = key.rpartition(".")
-        return f"unknown key. Write it into the section: '{where}: {{{last}: ...}}'"
+    if section in SECTIONS and name in _names(SECTIONS[section]):  # written with a dot, as for `--set`
+        return f"unknown key. Write it into the section: '{section}: {{{name}: ...}}'"
     having = _components(section, name)
     if having:
         return f"unknown key. Only {', '.join(having)} {'have' if len(having) > 1 else 'has'} it."
@@ -250,11 +244,6 @@ def _described(key: str, section: str) -> str:
     having = _components(above, name)
     registry = _OPTIONS.get(above)
     return f"'{key}'" + (f" (of {', '.join(having)})" if registry and len(having) <= _FEW else "")
-
-
-def _exists(path: Sequence[str]) -> bool:
-    """Whether a key that was written with dots in its name, as for `--set`, is a key of a section."""
-    return len(path) == 2 and path[0] in SECTIONS and path[1] in _names(SECTIONS[path[0]])
 
 
 def _elsewhere(name: str) -> list[str]:
@@ -277,16 +266,13 @@ def _components(where: str, name: str) -> list[str]:
 
 def _similar(name: str, beside: Sequence[str]) -> list[str]:
     """Full keys of other sections that are more similar to `name` than any key of the same section."""
-    words = {*_names(Config), *(word for keys in SECTIONS.values() for word in _names(keys)), *_all_options()}
+    members = [registry.get(member) for registry in _OPTIONS.values() for member in registry.names()]
+    own = [member.Options for member in members if hasattr(member, "Options")]
+    words = {word for keys in (Config, *SECTIONS.values(), *own) for word in _names(keys)}
     close = difflib.get_close_matches(name, sorted(words - set(beside)), n=1, cutoff=_SIMILAR)
     if not close or difflib.get_close_matches(name, [*beside, *close], n=1) != close:
         return []
     return _elsewhere(close[0])
-
-
-def _all_options() -> set[str]:
-    members = [registry.get(name) for registry in _OPTIONS.values() for name in registry.names()]
-    return {word for member in members if hasattr(member, "Options") for word in _names(member.Options)}
 
 
 def _names(section: Any) -> list[str]:

@@ -231,7 +231,11 @@ class Batcher:
                     if not share.job.answer.done():
                         await self._answer(lane, [share])
                 return
-            self._fail(batch[0].job, error)
+            job = batch[0].job
+            self._forget(job)
+            if not job.answer.done():
+                job.answer.set_exception(error)
+            self._stop_unwanted()
             return
         finally:
             del self._running[stop]
@@ -248,12 +252,6 @@ class Batcher:
         for stop, batch in self._running.items():
             if all(share.job.answer.done() for share in batch):
                 stop.set()
-
-    def _fail(self, job: Job, error: Exception) -> None:
-        self._forget(job)
-        if not job.answer.done():
-            job.answer.set_exception(error)
-        self._stop_unwanted()
 
     def _forget(self, job: Job) -> None:
         """Remove the sentences of a job that still wait in the queue."""
