@@ -7,12 +7,9 @@ where it is absent that is one line of NmtError.
 
 from __future__ import annotations
 
-from nmt.plotting.curves import curves
-from nmt.plotting.files import ENDINGS, as_svg, check_ending, picture
-from nmt.plotting.fonts import font_remarks
-from nmt.plotting.logs import AXES, Log, default_panels, find_panels, read_logs, remarks
+from nmt.plotting.curves import AXES, Log, curves, default_panels, find_panels, read_logs, remarks
 from nmt.plotting.maps import attention_map, memory_map
-from nmt.plotting.style import check_installed
+from nmt.plotting.style import ENDINGS, as_svg, check_ending, check_installed, font_remarks, picture
 
 __all__ = [
     "AXES",

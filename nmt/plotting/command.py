@@ -1,16 +1,182 @@
-"""nmt-plot: draw learning curves of runs, and attention and memory maps of a sentence."""
+"""nmt-plot: curves of runs, and maps of attention and memory, as a picture."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from nmt.cli.arguments import any_text, names
-from nmt.cli.common import execute, make_parser, say
+from nmt.cli.arguments import add_checkpoint, add_model, any_text, heads, names
+from nmt.cli.common import add_device, add_plugins, execute, make_parser, say
 from nmt.cli.output import output_stream
+from nmt.errors import ConfigError
 from nmt.plotting import AXES
-from nmt.plotting.map_commands import add_output, attention_parser, memory_parser
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from nmt.library.values import Inspection
+
+    Drawn = tuple[Figure, list[str]]
+    """With all its texts."""
+
+
+ATTENTION = """Draw what each word of a translation attends to in its source: a row for each target token, a column for
+each source token. The translation is the model's own, or --target."""
+MEMORY = """Draw how much of each word the states of a recurrent unit hold: a row for the state at each token, a column
+for each remembered token. Units with element-wise input and forget gates, such as LRN and ATR, have these weights."""
+
+
+def attention_parser(program: str) -> argparse.ArgumentParser:
+    """All options of attention maps."""
+    parser = _parser(program, ATTENTION, draw_attention)
+    parser.add_argument(
+        "--layer",
+        metavar="LIST",
+        type=names,
+        help="attending layers, separated by commas: decoder.0, ..., decoder for all of the decoder, encoder.0.self "
+        "and so on for self-attention (default: the layer whose weights have the least entropy)",
+    )
+    parser.add_argument(
+        "--heads",
+        metavar="mean|all|LIST",
+        type=heads,
+        default="mean",
+        help="the mean of all heads (default), a map of each head, or maps of the heads with these numbers, from 1",
+    )
+    return parser
+
+
+def memory_parser(program: str) -> argparse.ArgumentParser:
+    """All options of memory maps."""
+    parser = _parser(program, MEMORY, draw_memory)
+    parser.add_argument(
+        "--unit",
+        metavar="LIST",
+        type=names,
+        help="recurrent units, separated by commas: encoder.0.forward, decoder.0, ..., or encoder or decoder for all "
+        "of a side (default: the first that has memory weights)",
+    )
+    return parser
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add `--output`, which every picture needs."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        required=True,
+        help="picture to write, FILE.png or FILE.svg; an existing file is replaced",
+    )
+
+
+def draw_attention(arguments: argparse.Namespace) -> int:
+    """Read the sentence, choose layers and heads, and draw."""
+    return _write(arguments, lambda found: _attention(found, arguments))
+
+
+def draw_memory(arguments: argparse.Namespace) -> int:
+    """Read the sentence, choose units, and draw."""
+    return _write(arguments, lambda found: _memory(found, arguments))
+
+
+def _attention(found: Inspection, arguments: argparse.Namespace) -> Drawn:
+    import numpy as np
+
+    from nmt.library.values import START
+    from nmt.plotting import attention_map
+    from nmt.plotting.maps import is_self, named, of_heads, sharpest
+
+    known = list(found.attention)
+    layers = [sharpest(found.attention)] if arguments.layer is None else named(arguments.layer, known, option="--layer")
+    kinds = {name.split(".")[0] if is_self(name) else "" for name in layers}
+    if len(kinds) > 1:
+        raise ConfigError(f"--layer: {', '.join(layers)} attend to different sides; choose layers of one side")
+    parts = [of_heads(name, found.attention[name], arguments.heads) for name in layers]
+    titles = [title for titles, _ in parts for title in titles]
+    maps = np.stack([weights for _, several in parts for weights in several])
+    (side,) = kinds
+    own = {"": found.source_tokens, "encoder": found.source_tokens, "decoder": (START, *found.target_tokens[:-1])}[side]
+    rows = own if side else found.target_tokens
+    sides = ("token", "attends to") if side else ("target", "source")
+    figure = attention_map(maps, own, rows, **_titled("Attention of", titles), sides=sides)
+    return figure, [*own, *rows]
+
+
+def _memory(found: Inspection, arguments: argparse.Namespace) -> Drawn:
+    import numpy as np
+
+    from nmt.plotting import memory_map
+    from nmt.plotting.maps import named
+
+    with_memory = [name for name, unit in found.units.items() if unit.memory is not None]
+    if not with_memory:
+        kinds = ", ".join(dict.fromkeys(unit.unit for unit in found.units.values()))
+        raise ConfigError(f"{arguments.model}: no unit has memory weights ({kinds or 'no unit'})")
+    chosen = with_memory[:1] if arguments.unit is None else named(arguments.unit, list(found.units), option="--unit")
+    for name in chosen:
+        if name not in with_memory:
+            unit = found.units[name].unit
+            raise ConfigError(f"--unit: {name} ({unit}) has no memory weights; allowed: {', '.join(with_memory)}")
+    units = [found.units[name] for name in chosen]
+    if len({unit.tokens for unit in units}) > 1:
+        raise ConfigError(f"--unit: {', '.join(chosen)} read different tokens; choose units of one side")
+    maps = np.stack([unit.memory for unit in units if unit.memory is not None])
+    tokens = units[0].tokens or [str(number) for number in range(1, maps.shape[1] + 1)]
+    titles = [f"{name} ({unit.unit})" for name, unit in zip(chosen, units, strict=True)]
+    return memory_map(maps, tokens, **_titled("Memory of", titles)), list(tokens)
+
+
+def _titled(what: str, titles: list[str]) -> dict[str, Any]:
+    """One map has a title, several have names below them."""
+    one = len(titles) == 1
+    return {"title": f"{what} {titles[0]}", "names": [""]} if one else {"title": what.split()[0], "names": titles}
+
+
+def _write(arguments: argparse.Namespace, draw: Callable[[Inspection], Drawn]) -> int:
+    """Load the model, let it read the sentence, draw and write; report what will not look right."""
+    import nmt
+    from nmt.plotting import check_ending, check_installed, font_remarks, picture
+
+    ending = check_ending(arguments.output)
+    check_installed()
+    if not arguments.text.strip():
+        raise ConfigError("--text: is empty; give a sentence")
+    with output_stream(arguments.output, models=[arguments.model]) as stream:
+        with nmt.load(
+            arguments.model,
+            device=arguments.device,
+            checkpoint=arguments.checkpoint,
+            plugins=arguments.plugins,
+        ) as model:
+            found = model.inspect(arguments.text, arguments.target)
+        figure, texts = draw(found)
+        stream.write(picture(figure, ending))
+    for remark in font_remarks(texts, ending=ending):
+        say(arguments.program, remark)
+    return 0
+
+
+def _parser(program: str, description: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+    """Options of both kinds of maps."""
+    parser = make_parser(
+        program,
+        description,
+        examples=('runs/demo --text "A dog runs in the snow." -o map.svg',),
+        usage="MODEL --text TEXT -o FILE [options]",
+    )
+    parser.set_defaults(run=run, program=program)
+    add_model(parser)
+    parser.add_argument("--text", metavar="TEXT", type=any_text, required=True, help="the sentence to read")
+    parser.add_argument("--target", metavar="TEXT", type=any_text, help="its translation (default: the model's own)")
+    add_output(parser)
+    add_checkpoint(parser)
+    add_device(parser)
+    add_plugins(parser)
+    return parser
+
 
 PROGRAM = "nmt-plot"
 DESCRIPTION = f"""Draw learning curves of one or several runs from their logs: one panel for each quantity, one line for

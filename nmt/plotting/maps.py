@@ -1,21 +1,80 @@
-"""Maps of a sentence: what each target word attends to, and how much of each word a state remembers."""
+"""Maps of attention and of what units remember."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.errors import printable
-from nmt.plotting import fonts
+from nmt.errors import ConfigError, counted, printable, refused
 from nmt.plotting.curves import shortened
 from nmt.plotting.style import COLOURS, GRID, INK, drawing
+from nmt.plotting.style import families as families_of
+from nmt.plotting.style import width as width_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+Numbers = np.ndarray[Any, Any]
+MEAN, ALL = "mean", "all"
+_SELF = ".self"
+"""What names of self-attention end with."""
+
+
+def is_self(name: str) -> bool:
+    """Whether a layer attends to its own side."""
+    return name.endswith(_SELF)
+
+
+def sharpest(attention: Mapping[str, Numbers]) -> str:
+    """The layer attending to the source whose weights (the mean of its heads) have the least entropy."""
+    to_source = {name: weights for name, weights in attention.items() if not is_self(name)}
+    if not to_source:
+        raise ConfigError("--layer: no layer of this model reports its attention to the source")
+    return min(to_source, key=lambda name: _entropy(to_source[name].mean(0)))
+
+
+def named(wanted: Sequence[str], known: Sequence[str], *, option: str) -> list[str]:
+    """Those of `known` that are meant by names, or by beginnings of names such as `encoder` or `decoder.0`.
+
+    A beginning means self-attention only where nothing else begins so. Raises ConfigError naming `option`.
+    """
+    found: dict[str, None] = {}
+    for name in wanted:
+        below = [other for other in known if other.startswith(f"{name}.")]
+        others = [other for other in below if not is_self(other)] or below
+        chosen = [name] if name in known else others
+        if not chosen:
+            allowed = known or "none, because this model reports no attention"
+            raise ConfigError(refused(option, name, allowed, problem="is not known"))
+        found |= dict.fromkeys(chosen)
+    return list(found)
+
+
+def of_heads(name: str, weights: Numbers, heads: str | tuple[int, ...]) -> tuple[list[str], list[Numbers]]:
+    """Titles and maps of a layer's heads [heads, T, S]: their mean, all, or those of some numbers, from 1.
+
+    Raises ConfigError for a number that the layer does not have.
+    """
+    count = len(weights)
+    if heads == MEAN:
+        return [name if count == 1 else f"{name}, mean of {count} heads"], [weights.mean(0)]
+    numbers = range(1, count + 1) if isinstance(heads, str) else heads
+    for number in numbers:
+        if not 1 <= number <= count:
+            raise ConfigError(f"--heads: {name} has {counted(count, 'head')}; {number} is not one of them")
+    return [f"{name}, head {number}" for number in numbers], [weights[number - 1] for number in numbers]
+
+
+def _entropy(weights: Numbers) -> float:
+    """The mean over rows, in nats."""
+    logarithms = np.log(np.where(weights > 0, weights, 1))
+    return float(-(weights * logarithms).sum(-1).mean())
+
 
 _CELL, _SMALL_CELL = 0.25, 0.16
 """Inches of a cell; smaller are those of several maps and of long sentences."""
@@ -101,7 +160,7 @@ def _figure(
 ) -> Figure:
     """Maps in a grid, tokens at its left and top only; everything has its place in inches."""
     rows, columns = [_shown(token) for token in rows], [_shown(token) for token in columns]
-    families = fonts.families([*rows, *columns, title, *names])
+    families = families_of([*rows, *columns, title, *names])
     longest = max(len(rows), len(columns))
     cell = _SMALL_CELL if len(maps) > 1 else min(_CELL, max(_SMALL_CELL, _USUAL / longest))
     cell = min(cell, _LONGEST / longest)
@@ -111,11 +170,11 @@ def _figure(
     below = math.ceil(len(maps) / beside)
     next_column, next_row = wide + _GAP, high + _GAP + (_LINE if any(names) else 0)
     heading = _LINE + _GAP if title else 0
-    left = _LINE + _GAP + max(fonts.width(token, size, families) for token in rows)
-    top = heading + _LINE + _GAP + max(fonts.width(token, size, families) for token in columns)
+    left = _LINE + _GAP + max(width_of(token, size, families) for token in rows)
+    top = heading + _LINE + _GAP + max(width_of(token, size, families) for token in columns)
     right = left + beside * next_column + _GAP
     page = _Page(
-        width=max(right + _BAR_ROOM, fonts.width(title, _TITLE, families, weight="bold") + 2 * _GAP),
+        width=max(right + _BAR_ROOM, width_of(title, _TITLE, families, weight="bold") + 2 * _GAP),
         height=top + max(below * next_row, _CAPTION_ROOM),
     )
     page.text(_GAP, _GAP, title, fontsize=_TITLE, fontweight="bold", fontfamily=families)

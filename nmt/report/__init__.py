@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from nmt.report.contents import Subject, contents
+from nmt.report.contents import Sentences, Subject, contents, sentences
 from nmt.report.maps import MapSentence, chosen_sentences, packed
 from nmt.report.page import page, require_jinja
-from nmt.report.sentences import Sentences, sentences
 
 __all__ = [
     "MapSentence",

@@ -33,7 +33,7 @@ from nmt.report import (
     require_jinja,
     sentences,
 )
-from nmt.report.words import Words
+from nmt.report.contents import Words
 
 if TYPE_CHECKING:
     from nmt.library.translator import Translator

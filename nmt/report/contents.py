@@ -1,19 +1,37 @@
-"""The contents of the page for its template: scores, lengths, frequencies, over- and under-translation."""
+"""What the report says of the models of a test set: words, numbers, sentences."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from nmt.evaluation import Metric, by_length
-from nmt.evaluation.metrics import Score
+from nmt.evaluation import Metric, build_metric, by_length
+from nmt.evaluation.metrics import Score, counting
 from nmt.evaluation.report import Result
 from nmt.evaluation.significance import APPROXIMATE, DEFAULT_SAMPLES, DEFAULT_TRIALS, Comparison
 from nmt.library.scoring import measured
-from nmt.report.over_under import REPEATED_ORDERS, OverUnder, by_frequency, over_under
-from nmt.report.words import Words
+from nmt.report.over_under import REPEATED_ORDERS, OverUnder, by_frequency, is_repeating, over_under
+
+
+class Words:
+    """Cuts lines as `bleu` does with the same options."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """`options` are those of the metric `bleu`."""
+        scorer = build_metric("bleu", options).scorer()
+        assert scorer is not None
+        self._scorer = scorer
+
+    def of(self, lines: Iterable[str]) -> list[list[str]]:
+        """The words of each line."""
+        return list(self.each(lines))
+
+    def each(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """The same, one line after the other."""
+        return (self._scorer._preprocess_segment(line).split() for line in lines)
+
 
 LEVEL = 0.05
 """Below it a difference is called significant."""
@@ -233,3 +251,78 @@ def _best(values: Sequence[float], *, higher: bool) -> set[int]:
 
 def _percent(share: float) -> float:
     return round(100 * share, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """Scores of each sentence: lists by system, then by sentence."""
+
+    bleu: list[list[float]]
+    chrf: list[list[float]]
+    repeating: list[list[int]]
+    """The places of sentences that say something twice, by system."""
+    lengths: list[int]
+    """Words of the source, else of the first reference, between spaces."""
+    subject: Subject = field(repr=False)
+
+    def as_data(self, maps: Mapping[int, Any]) -> dict[str, Any]:
+        """What the script reads; `maps` by the place of a sentence."""
+        subject = self.subject
+        return {
+            "systems": [
+                {"letter": letter(place), "name": name, "lines": list(lines)}
+                for place, (name, lines) in enumerate(subject.systems.items())
+            ],
+            "references": [list(stream) for stream in subject.references],
+            "source": None if subject.source is None else list(subject.source),
+            "languages": list(subject.languages),
+            "bleu": self.bleu,
+            "chrf": self.chrf,
+            "repeating": self.repeating,
+            "lengths": self.lengths,
+            "maps": {str(place): found for place, found in maps.items()},
+        }
+
+
+def sentences(subject: Subject, words: Words, options: Mapping[str, Any], *, chrf: Metric) -> Sentences:
+    """Score each sentence by itself.
+
+    `options` are those of the metric `bleu`, which counts only orders of n-grams that a sentence has; `chrf` is a
+    metric that remembers what it has counted, see `counting`.
+    """
+    scorers = []
+    for metric in (counting(build_metric("bleu", options)), chrf):
+        scorer = metric.scorer()
+        assert scorer is not None
+        scorers.append(scorer)
+    scorers[0].effective_order = True  # type: ignore[attr-defined]  # as sacreBLEU's sentence_bleu
+    rows = list(zip(*subject.references, strict=True))
+    scores = [
+        [
+            [round(float(scorer.sentence_score(line, row).score), 1) for line, row in zip(lines, rows, strict=True)]
+            for lines in subject.systems.values()
+        ]
+        for scorer in scorers
+    ]
+    streams = [words.of(stream) for stream in subject.references]
+    repeating = [
+        [
+            place
+            for place, (line, *row) in enumerate(zip(words.of(lines), *streams, strict=True))
+            if is_repeating(line, row)
+        ]
+        for lines in subject.systems.values()
+    ]
+    measured = subject.references[0] if subject.source is None else subject.source
+    return Sentences(
+        bleu=scores[0],
+        chrf=scores[1],
+        repeating=repeating,
+        lengths=[len(line.split()) for line in measured],
+        subject=subject,
+    )
+
+
+def shortest_first(values: Sequence[float]) -> list[int]:
+    """The places of `values` from the least to the largest, equal ones in their order."""
+    return sorted(range(len(values)), key=values.__getitem__)

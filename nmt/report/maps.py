@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nmt.report.sentences import Sentences, shortest_first
+from nmt.report.contents import Sentences, shortest_first
 
 if TYPE_CHECKING:
     from nmt.library.values import Inspection

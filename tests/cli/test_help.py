@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from nmt.cli.common import EXAMPLES
-from nmt.plotting import map_commands as plot_maps
+from nmt.plotting import command as plot
 from tests.console import call, entry_points, parser_of
 
 
@@ -36,7 +36,7 @@ def test_names_are_not_cut_at_their_hyphens(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("name", [*sorted(entry_points()), "nmt-plot attention", "nmt-plot memory"])
 def test_help_ends_with_examples_that_parse(name: str) -> None:
-    below = {"nmt-plot attention": plot_maps.attention_parser, "nmt-plot memory": plot_maps.memory_parser}
+    below = {"nmt-plot attention": plot.attention_parser, "nmt-plot memory": plot.memory_parser}
     parser = below[name](name) if name in below else parser_of(name)
     examples = parser.format_help().partition(f"\n{EXAMPLES}")[2].replace("\\\n", "").splitlines()
     assert examples

@@ -10,7 +10,6 @@ from nmt.cli import serve
 from nmt.corpora import command as data
 from nmt.language_models import command as sample
 from nmt.plotting import command as plot
-from nmt.plotting import map_commands as plot_maps
 from nmt.report import command as report
 
 TEXTS = ["~20 dogs run.", "~/ is my home."]
@@ -24,7 +23,7 @@ def _home(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("text", TEXTS)
 def test_sentences_are_not_changed(text: str) -> None:
     words = ["~/run", "--text", text, f"--target={text}", "-o~/map.svg", "--plugin", "~/own.py"]
-    for parser in (plot_maps.attention_parser, plot_maps.memory_parser):
+    for parser in (plot.attention_parser, plot.memory_parser):
         found = parser("nmt-plot").parse_args(words)
         assert (found.text, found.target) == (text, text)
         assert (found.model, found.output, found.plugins) == ("/home/me/run", "/home/me/map.svg", ["/home/me/own.py"])

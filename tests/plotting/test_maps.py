@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nmt.plotting import attention_map, fonts, memory_map, picture
+from nmt.plotting import attention_map, memory_map, picture, style
 from tests.plotting.test_files import texts
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib, of nmt-recurrent[plot], is not installed")
@@ -109,14 +109,14 @@ def test_tokens_that_are_no_plain_words():
 
 def test_letters_that_no_font_has_are_reported_in_one_line(monkeypatch, recwarn):
     monkeypatch.setattr(
-        fonts, "_fonts", lambda: iter([("DejaVu Sans", frozenset(map(ord, "ab␣"))), ("Other", frozenset([0x65E5]))])
+        style, "_fonts", lambda: iter([("DejaVu Sans", frozenset(map(ord, "ab␣"))), ("Other", frozenset([0x65E5]))])
     )
-    fonts._chosen.cache_clear()
-    (remark,) = fonts.font_remarks(["␣日本", "abc \t"], ending=".png")
+    style._chosen.cache_clear()
+    (remark,) = style.font_remarks(["␣日本", "abc \t"], ending=".png")
     assert remark.startswith("no installed font has c 本, drawn as boxes; install one")
-    assert fonts.font_remarks(["␣日本"], ending=".svg") == []
-    assert fonts.families(["␣日本"]) == ["DejaVu Sans", "Other"]
-    fonts._chosen.cache_clear()
+    assert style.font_remarks(["␣日本"], ending=".svg") == []
+    assert style.families(["␣日本"]) == ["DejaVu Sans", "Other"]
+    style._chosen.cache_clear()
     monkeypatch.undo()
     picture(attention_map(weights(1, 1), ["\U0001f9ff\U00020000"], ["a"]), ".png")
     assert not [warning for warning in recwarn if "lyph" in str(warning.message)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import ConfigError
-from nmt.plotting.parts import named, of_heads, sharpest
+from nmt.plotting.maps import named, of_heads, sharpest
 
 LAYERS = ["encoder.0.self", "encoder.1.self", "decoder.0.self", "decoder.0", "decoder.1.self", "decoder.1"]
 

@@ -13,7 +13,7 @@ from nmt.evaluation import build_metric
 from nmt.evaluation.metrics import counting
 from nmt.library.values import Inspection, UnitTrace
 from nmt.report import Subject, contents, packed, page, sentences
-from nmt.report.words import Words
+from nmt.report.contents import Words
 from tests.browser import Visit, chromium
 from tests.report.texts import HOSTILE, changed, text
 

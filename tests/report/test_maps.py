@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from nmt.library.values import Inspection, UnitTrace
-from nmt.report.contents import Subject
+from nmt.report.contents import Sentences, Subject
 from nmt.report.maps import MOST_HEADS, chosen_sentences, packed
-from nmt.report.sentences import Sentences
 
 
 def scored(chrf: list[list[float]], lengths: list[int]) -> Sentences:

@@ -13,10 +13,9 @@ import nmt
 from nmt.evaluation import build_metric
 from nmt.evaluation.metrics import counting
 from nmt.report import Subject, contents, page, sentences
-from nmt.report.contents import letter
+from nmt.report.contents import Words, letter
 from nmt.report.over_under import over_under
 from nmt.report.page import as_script
-from nmt.report.words import Words
 from tests.report.texts import HOSTILE, changed, text
 
 REFERENCES = text(60, seed=1)
