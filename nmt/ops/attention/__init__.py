@@ -65,7 +65,7 @@ def attend_native(
 ) -> tuple[Tensor, Tensor]:
     """Context [B, Q, M] and weights [B, G, Q, S] of queries [B, Q, M], which are not doubled; without gradients.
 
-    `powers` are `powers_of` the keys. The other arguments are as in `nmt.ops.attention`, without the bias, which does
+    `powers` are `powers_of` the keys. The other arguments are as in `additive_attention`, without the bias, which does
     not change the softmax.
     """
     (sentences, heads, positions, width), queries = keys.shape, query.size(1)
@@ -83,7 +83,7 @@ def attend_native(
 class AttentionKernel:
     """Attention over one memory of B sentences in G heads: keys and values [B, G, S, D], penalty [B, S] fp32.
 
-    `powers` are `powers_of` the keys. The keys are doubled, see `nmt.ops.attention`; the queries are not. `weight` [D]
+    `powers` are `powers_of` the keys. The keys are doubled, see `additive_attention`; the queries are not. `weight` [D]
     fp32. Queries and contexts are [N, G * D], N = B * Q rows, sentence-major; weights and the gradients of the scores
     [N, G, S] fp32.
     """

@@ -5,7 +5,7 @@
    If nll [N] is given, the negative log-likelihood lse(x) - x_target is written to it. If weights [N] are given, the
    logits are replaced by the gradient of the loss times the weight: weight (softmax(x) - rest), minus weight confidence
    at the target. Because confidence + V rest = 1, all x can be taken relative to the largest.
-   Each thread has V floats on its stack, see native.py. */
+   Each thread has V floats on its stack, see __init__.py. */
 
 #include "simd.h"
 
