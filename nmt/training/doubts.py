@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,14 +40,6 @@ FEWEST_UPDATES = 100
 """Updates of an epoch; with fewer the weights move little between two passes over the data."""
 SMALLEST_BATCH = {"batch_tokens": 256, "batch_sentences": 8}
 """What is never undercut by advice."""
-START = 200
-"""Updates in which a gradient that grows is a bad start."""
-COMPARED = 10
-"""Number of updates whose median norm is compared with the median of the same number of first updates."""
-GROWTH = 10.0
-EXPLODED = 10.0
-"""The gradient has exploded if its norm is above this and above GROWTH times the norm of the first updates."""
-
 UNKNOWN = 0.2
 """A vocabulary that was made for a text, even of whole words, leaves a smaller share of its tokens unknown."""
 FEWER = 0.8
@@ -189,31 +180,6 @@ def equal_translations(translations: Sequence[str]) -> str | None:
         f"ignores the source: check that the lines of data.train belong together (nmt-data check), and lower "
         f"training.lr"
     )
-
-
-class StartingGradient:
-    """Watches the gradient's norm in the first updates of a run, or the first ones after it was resumed."""
-
-    def __init__(self) -> None:
-        self._norms: list[float] = []
-        self._done = False
-
-    def see(self, norm: float, *, step: int) -> str | None:
-        """Take the norm, not clipped, of update `step`; a line the first time that it has exploded."""
-        if self._done or step > START:
-            return None
-        self._norms.append(norm)
-        if len(self._norms) < 2 * COMPARED:
-            return None
-        before, now = (statistics.median(part) for part in (self._norms[:COMPARED], self._norms[-COMPARED:]))
-        if now <= max(EXPLODED, GROWTH * before):
-            return None
-        self._done = True
-        return (
-            f"the gradient explodes: its norm was {before:.3g} at the start and is {now:.3g} at update {step}; "
-            f"possible remedies: a lower training.lr, training.schedule: inverse_sqrt, which increases the rate "
-            f"slowly, model.layer_norm: true"
-        )
 
 
 def never_learned(validations: Sequence[Mapping[str, Any]]) -> str | None:

@@ -16,7 +16,7 @@ from nmt.training.batches import Group, Position, Prefetching
 from nmt.training.callbacks import Callbacks, UpdateResult, ValidationResult
 from nmt.training.checkpoint import CheckpointStore, Loaded
 from nmt.training.distributed import World, check_same
-from nmt.training.doubts import StartingGradient, equal_translations, inspect
+from nmt.training.doubts import equal_translations, inspect
 from nmt.training.logs import SAMPLE_HANG, ProgressBar, RunLog, memory_mb
 from nmt.training.run_dir import KeptTranslations
 from nmt.training.state import (
@@ -40,7 +40,7 @@ from nmt.training.stopping import (
     stopped_by,
 )
 from nmt.training.task import Validates
-from nmt.training.update import Update, Updater
+from nmt.training.update import StartingGradient, Update, Updater
 from nmt.training.validation import TrainingSamples, Validation, counts, problems
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -178,6 +179,40 @@ class BadUpdateGuard:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue counting from a `state_dict`."""
         self.total, self.in_a_row = state["total"], state["in_a_row"]
+
+
+START = 200
+"""Updates in which a gradient that grows is a bad start."""
+COMPARED = 10
+"""Number of updates whose median norm is compared with the median of the same number of first updates."""
+GROWTH = 10.0
+EXPLODED = 10.0
+"""The gradient has exploded if its norm is above this and above GROWTH times the norm of the first updates."""
+
+
+class StartingGradient:
+    """Watches the gradient's norm in the first updates of a run, or the first ones after it was resumed."""
+
+    def __init__(self) -> None:
+        self._norms: list[float] = []
+        self._done = False
+
+    def see(self, norm: float, *, step: int) -> str | None:
+        """Take the norm, not clipped, of update `step`; a line the first time that it has exploded."""
+        if self._done or step > START:
+            return None
+        self._norms.append(norm)
+        if len(self._norms) < 2 * COMPARED:
+            return None
+        before, now = (statistics.median(part) for part in (self._norms[:COMPARED], self._norms[-COMPARED:]))
+        if now <= max(EXPLODED, GROWTH * before):
+            return None
+        self._done = True
+        return (
+            f"the gradient explodes: its norm was {before:.3g} at the start and is {now:.3g} at update {step}; "
+            f"possible remedies: a lower training.lr, training.schedule: inverse_sqrt, which increases the rate "
+            f"slowly, model.layer_norm: true"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,6 @@ from nmt.evaluation.metrics import build_metrics
 from nmt.tasks.translation import build_batches
 from nmt.training import doubts
 from nmt.training.doubts import (
-    StartingGradient,
     about_the_data,
     equal_translations,
     few_updates,
@@ -30,6 +29,7 @@ from nmt.training.doubts import (
     never_learned,
 )
 from nmt.training.state import Ranking
+from nmt.training.update import StartingGradient
 from nmt.training.validation import chance_of
 from tests.conftest import REPOSITORY
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
