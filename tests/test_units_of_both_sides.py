@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from nmt.cells.unit import InputGatedCell
+from nmt.cells.base import InputGatedCell
 from nmt.cli import check, translate
 from nmt.config import load_saved
 from nmt.registry import CELLS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nmt.cells.atr import ATR
-from nmt.cells.base import Cell, DroppedCell
+from nmt.cells.base import Cell, CellState, DroppedCell, HiddenState, MemoryState, reorder_state, select_state
 from nmt.cells.gru import GRU
 from nmt.cells.initializers import INIT_RANGE, Initializer, as_initializer
 from nmt.cells.lrn import LRN
@@ -14,7 +14,6 @@ from nmt.cells.olrn import OLRN
 from nmt.cells.rnn import RNN
 from nmt.cells.sru import SRU
 from nmt.cells.ssru import SSRU
-from nmt.cells.state import CellState, HiddenState, MemoryState, reorder_state, select_state
 from nmt.cells.traces import Trace, memory_weights, trace
 
 __all__ = [

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nmt import ops
-from nmt.cells.state import HiddenState
-from nmt.cells.unit import RecurrentCell, RecurrentInit
+from nmt.cells.base import HiddenState, RecurrentCell, RecurrentInit
 from nmt.ops.atr import Activation, Gates
 from nmt.ops.unit import flat
 from nmt.registry import CELLS

@@ -1,22 +1,73 @@
-"""The interface of recurrent units to the models; a unit of your own needs only __init__, project and step."""
+"""Recurrent units as the models see them: states, the interface of a cell, and cells of a `nmt.ops.unit.Unit`.
+
+A unit of your own needs only __init__, project and step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from nmt.cells.initializers import INIT_RANGE, as_initializer, reset_weight_
-from nmt.cells.state import CellState, HiddenState, select_state
-from nmt.ops.dispatch import no_kernel
-from nmt.ops.dropout import layer_dropout
-from nmt.ops.recurrence import at_least_fp32, live_rows, time_order
-from nmt.ops.unit import GateValues, Projection, Unit
+from nmt.ops.dispatch import no_kernel, use_native
+from nmt.ops.dropout import layer_dropout, of_parameters
+from nmt.ops.matrices.training import linear
+from nmt.ops.recurrence import Projection, Recurrent, at_least_fp32, layer_norm, live_rows, time_order
+from nmt.ops.sequence import Direction, bidirectional, sequence, step
+from nmt.ops.unit import GateValues, Unit
+
+
+class CellState(Protocol):
+    """A NamedTuple of tensors [N, H]; `h` is the first."""
+
+    def __init__(self, *tensors: Tensor) -> None: ...
+
+    @property
+    def h(self) -> Tensor: ...
+
+    def __iter__(self) -> Iterator[Tensor]: ...
+
 
 S = TypeVar("S", bound=CellState)
+
+
+def reorder_state(state: S, rows: Tensor) -> S:
+    """The state whose row n is row rows[n] of `state`; rows [M] int64, repetitions allowed."""
+    return type(state)(*(tensor.index_select(0, rows) for tensor in state))
+
+
+def select_state(mask: Tensor, new: S, old: S) -> S:
+    """Rows of `new` where mask [N] or [N, 1] is true or 1, rows of `old` elsewhere."""
+    live = mask.bool().reshape(-1, 1)
+    return type(new)(*(torch.where(live, after, before) for after, before in zip(new, old, strict=True)))
+
+
+class HiddenState(NamedTuple):
+    """The state of units whose only memory is their output."""
+
+    h: Tensor
+    """[N, H]"""
+
+    def reorder(self, rows: Tensor) -> HiddenState:
+        """Rows rows[0], rows[1], ... of this state."""
+        return reorder_state(self, rows)
+
+
+class MemoryState(NamedTuple):
+    """The state of units with a memory cell besides their output."""
+
+    h: Tensor
+    """[N, H]"""
+    c: Tensor
+    """[N, H]"""
+
+    def reorder(self, rows: Tensor) -> MemoryState:
+        """Rows rows[0], rows[1], ... of this state."""
+        return reorder_state(self, rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,3 +277,170 @@ def run_steps(
     if reverse:
         outputs.reverse()
     return torch.stack(outputs, 1), state
+
+
+_OF_WEIGHTS = 2**20
+"""Added to the number of a layer for the masks of its weights, so that they differ from the masks of its states."""
+
+RecurrentInit = Literal["uniform", "orthogonal"]
+"""`uniform` means: as for all other weights, which in earlier versions were always uniform."""
+
+
+class UnitCell(Cell[S]):
+    """A cell whose steps are those of a `Unit`, and whose input products are one matrix: `input_weight` [kH, D].
+
+    It has no bias; a unit that needs one adds it. With layer norm there are `input_scale` and `input_offset` [kH];
+    `input_parts` says which products are normalised together, as widths in H. The products have the order of Zero's
+    variables, so that each of Zero's variables is a block of rows.
+    """
+
+    input_parts: ClassVar[tuple[int, ...]]
+
+    def __init__(
+        self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: Any | None = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, layer_norm=layer_norm, options=options)
+        width = sum(self.input_parts) * hidden_size
+        self.input_weight = nn.Parameter(torch.empty(width, input_size))
+        self.input_scale = self._normalised(width)
+        self.input_offset = self._normalised(width)
+        self._make_recurrent()
+        self.reset_parameters()
+
+    def _make_recurrent(self) -> None:
+        """Make the parameters other than those of the input."""
+
+    def _normalised(self, width: int) -> nn.Parameter | None:
+        """A scale or offset with layer norm, else None."""
+        return nn.Parameter(torch.empty(width)) if self.layer_norm else None
+
+    def unit(self) -> Unit:
+        raise NotImplementedError
+
+    def project(self, x: Tensor) -> Tensor:
+        products = linear(x, self.input_weight)
+        if self.input_scale is None or self.input_offset is None:
+            return products
+        return layer_norm(products, self.input_scale, self.input_offset, widths=self._heights(self.input_parts))
+
+    def _heights(self, parts: tuple[int, ...]) -> list[int]:
+        return [part * self.hidden_size for part in parts]
+
+    def step(self, projected: Tensor, state: S, keep: Tensor | None = None) -> S:
+        """One time step of N rows; products and gates see the previous state, times `keep` [N, H] if given."""
+        now = tuple(state)
+        seen = now if keep is None else tuple(part * keep for part in now)
+        return cast("S", self.State(*self.unit().equation(at_least_fp32(projected), now, seen)))
+
+    def dropped_step(self, projected: Tensor, state: S, keep: Tensor) -> S:
+        return self.step(projected, state, keep)
+
+    def search_step(self, projected: Tensor, state: S) -> S:
+        found = None if torch.is_grad_enabled() else step(self.unit(), projected, tuple(state))
+        return self.step(projected, state) if found is None else cast("S", self.State(*found))
+
+    def output(self, state: S) -> Tensor:
+        return self.unit().output(state.h)
+
+    def gate_values(self, projected: Tensor, state: S) -> GateValues:
+        return self.unit().gate_values(at_least_fp32(projected), tuple(state))
+
+    def sequence(
+        self, projected: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
+    ) -> tuple[Tensor, S]:
+        before = None if state is None else tuple(state)
+        outputs, last = sequence(self.unit(), projected, before, mask, reverse=reverse)
+        return outputs, cast("S", self.State(*last))
+
+    def stacked_weights(self) -> dict[str, list[int]]:
+        return {"input_weight": self._heights(self.input_parts)}
+
+    def projection(self) -> Projection:
+        widths = tuple(self._heights(self.input_parts))
+        return Projection(self.input_weight, None, self.input_scale, self.input_offset, widths)
+
+
+class InputGatedCell(UnitCell[S]):
+    """A cell whose gates depend on the input only, with biases [H] for some of its products, added after layer norm.
+
+    It has no recurrent dropout, which would hide a part of the state from gates and products.
+    """
+
+    without_dropout: ClassVar[str] = "its gates do not look at the state"
+    dropped_step = Cell.dropped_step
+
+    def _bias(self) -> nn.Parameter:
+        return nn.Parameter(torch.empty(self.hidden_size))
+
+
+class RecurrentCell(UnitCell[S]):
+    """A cell that also multiplies its state: `recurrent_weight` [jH, H] with `recurrent_bias` [jH].
+
+    With layer norm also `recurrent_scale` and `recurrent_offset` [jH].
+    """
+
+    recurrent_weights: ClassVar[bool] = True
+    recurrent_parts: ClassVar[tuple[int, ...]]
+    """Widths, in H, of the matrices into which Zero splits the recurrent matrix; j is their sum."""
+
+    def _make_recurrent(self) -> None:
+        width = sum(self.recurrent_parts) * self.hidden_size
+        self.recurrent_weight = nn.Parameter(torch.empty(width, self.hidden_size))
+        self.recurrent_bias = nn.Parameter(torch.empty(width))
+        self.recurrent_scale = self._normalised(width)
+        self.recurrent_offset = self._normalised(width)
+
+    def reset_parameters(self, init_range: float = INIT_RANGE) -> None:
+        super().reset_parameters(init_range)
+        if self.options.recurrent_init == "orthogonal":
+            for weight in self.recurrent_matrices():
+                orthogonal_blocks_(weight)
+
+    def recurrent_matrices(self) -> list[Tensor]:
+        """All recurrent matrices of the cell."""
+        return [self.recurrent_weight]
+
+    def stacked_weights(self) -> dict[str, list[int]]:
+        return {**super().stacked_weights(), "recurrent_weight": self._heights(self.recurrent_parts)}
+
+    @property
+    def recurrent(self) -> Recurrent:
+        """The recurrent parameters in the form that a `Unit` takes."""
+        weight = self.dropped_weight(self.recurrent_weight)
+        return Recurrent(weight, self.recurrent_bias, self.recurrent_scale, self.recurrent_offset)
+
+    def dropped_weight(self, weight: Tensor, *, number: int = 1) -> Tensor:
+        """Recurrent matrix `number` of the cell with `weight_dropout`, the same in all steps of a batch."""
+        if not self.training or self.weight_dropout == 0:
+            return weight
+        with of_parameters():
+            return layer_dropout(weight, self.weight_dropout, layer=self.layer_number + number * _OF_WEIGHTS)
+
+
+def orthogonal_blocks_(weight: Tensor) -> None:
+    """Fill weight [jH, H] with j random orthogonal matrices (Saxe et al., ICLR 2014)."""
+    with torch.no_grad():
+        for block in torch.split(weight, weight.size(1)):
+            nn.init.orthogonal_(block)
+
+
+AnyCell = Cell[Any] | DroppedCell[Any]
+
+
+def both_directions(ahead: AnyCell, back: AnyCell, x: Tensor, mask: Tensor | None) -> tuple[Tensor, list[Any]]:
+    """`ahead` over x [B, T, D] from the first time step to the last and `back` the other way, both from zeros.
+
+    Rows keep their state where mask [B, T] is false. Returns the outputs [B, T, 2H] in input order, those of `ahead`
+    first, and the last state computed of each.
+    """
+    if not use_native(x):  # on a GPU both may be one launch
+        (first, projection), (second, back_projection) = ((cell.unit(), cell.projection()) for cell in (ahead, back))
+        if first is not None and projection is not None and second is not None and back_projection is not None:
+            directions = Direction(first, projection), Direction(second, back_projection)
+            if (found := bidirectional(*directions, x, mask=mask)) is not None:
+                return found.outputs, [
+                    cell.State(*state) for cell, state in zip((ahead, back), found.last, strict=True)
+                ]
+    outputs, last = ahead.layer(x, mask=mask)
+    back_outputs, back_last = back.layer(x, mask=mask, reverse=True)
+    return torch.cat([outputs, back_outputs], -1), [last, back_last]

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt import ops
-from nmt.cells.state import HiddenState
-from nmt.cells.unit import RecurrentCell, RecurrentInit
+from nmt.cells.base import HiddenState, RecurrentCell, RecurrentInit
 from nmt.ops.gru import Reset
 from nmt.ops.recurrence import Recurrent
 from nmt.ops.unit import flat

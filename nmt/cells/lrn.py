@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nmt import ops
-from nmt.cells.state import HiddenState
-from nmt.cells.unit import UnitCell
+from nmt.cells.base import HiddenState, UnitCell
 from nmt.registry import CELLS
 
 

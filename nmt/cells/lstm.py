@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from nmt import ops
+from nmt.cells.base import MemoryState, RecurrentCell, RecurrentInit
 from nmt.cells.initializers import INIT_RANGE
-from nmt.cells.state import MemoryState
-from nmt.cells.unit import RecurrentCell, RecurrentInit
 from nmt.ops.lstm import OutputActivation
 from nmt.ops.lstm.fused import lstm_layer
 from nmt.ops.unit import flat

@@ -8,9 +8,8 @@ from typing import ClassVar
 from torch import nn
 
 from nmt import ops
+from nmt.cells.base import HiddenState, InputGatedCell
 from nmt.cells.initializers import INIT_RANGE
-from nmt.cells.state import HiddenState
-from nmt.cells.unit import InputGatedCell
 from nmt.registry import CELLS
 
 

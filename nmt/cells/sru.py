@@ -8,9 +8,7 @@ import torch
 from torch import nn
 
 from nmt import ops
-from nmt.cells.base import NoOptions
-from nmt.cells.state import MemoryState
-from nmt.cells.unit import UnitCell
+from nmt.cells.base import MemoryState, NoOptions, UnitCell
 from nmt.registry import CELLS
 
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.cells.base import Cell
-from nmt.cells.state import select_state
+from nmt.cells.base import Cell, select_state
 from nmt.ops.recurrence import live_rows, time_order
 from nmt.ops.unit import Update
 

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from nmt.cells import Cell
+from nmt.cells.base import Cell, both_directions
 from nmt.errors import near_miss, shown
 from nmt.kernel_check import recurrences, verify_operations
-from nmt.models.encoder import both_directions
 from nmt.models.parts import Dropout
 from nmt.ops.recurrence import product_type
 

@@ -12,8 +12,7 @@ from nmt.models.parts import Linear, initialize
 from nmt.ops.attention import additive_attention, attend_native, powers_of
 from nmt.ops.dispatch import use_native
 from nmt.ops.loop import Attention, Memory
-from nmt.ops.recurrence import at_least_fp32, product_type
-from nmt.ops.unit import Projection
+from nmt.ops.recurrence import Projection, at_least_fp32, product_type
 
 PADDING_PENALTY = -1e8
 

@@ -17,7 +17,7 @@ from nmt.models.parts import Dropout, Embeddings, InitialStates, OutputWords, Re
 from nmt.ops.dropout import among
 from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy
 from nmt.ops.matrices.best_words import BestWords, Choice, best_of_product
-from nmt.ops.tracing import traced
+from nmt.ops.recurrence import traced
 from nmt.units import describe_units
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from nmt.cells import Cell
+from nmt.cells.base import AnyCell
 from nmt.errors import ConfigError
 from nmt.models.attention import AdditiveAttention, AttentionMemory, AttentionQuery
-from nmt.models.encoder import AnyCell, MakeCell, OneToOneRNN, ResidualLayer, masked
-from nmt.ops.conditional import Attended, Level, attended_sequence
+from nmt.models.encoder import MakeCell, OneToOneRNN, ResidualLayer, masked
 from nmt.ops.recurrence import live_rows
+from nmt.ops.sequence import Attended, Level, attended_sequence
 
 Memories = tuple[AttentionMemory | None, ...]
 """One for each decoder layer, None where a layer does not attend; the first always does."""

@@ -7,13 +7,11 @@ from typing import Any, NamedTuple, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from nmt.cells import Cell, DroppedCell, select_state
+from nmt.cells import Cell, select_state
+from nmt.cells.base import AnyCell, both_directions
 from nmt.models.parts import Dropout, LayerNorm, Linear
-from nmt.ops.conditional import Aligned, one_to_one_sequence
 from nmt.ops.recurrence import live_rows, time_order
-from nmt.ops.sequence import Direction, bidirectional
-
-AnyCell = Cell[Any] | DroppedCell[Any]
+from nmt.ops.sequence import Aligned, one_to_one_sequence
 
 
 class MakeCell(Protocol):
@@ -134,27 +132,6 @@ class Bidirectional(Encoder):
         outputs, states = both_directions(*cells, x, mask)
         last = [cell.output(state) for cell, state in zip(cells, states, strict=True)]
         return EncoderOutput(outputs, torch.cat(last, -1))
-
-
-def both_directions(ahead: AnyCell, back: AnyCell, x: Tensor, mask: Tensor | None) -> tuple[Tensor, list[Any]]:
-    """`ahead` over x [B, T, D] from the first time step to the last and `back` the other way, both from zeros.
-
-    Rows keep their state where mask [B, T] is false. Returns the outputs [B, T, 2H] in input order, those of `ahead`
-    first, and the last state computed of each.
-    """
-    first, second = _direction(ahead), _direction(back)
-    found = None if first is None or second is None else bidirectional(first, second, x, mask=mask)
-    if found is not None:
-        return found.outputs, [cell.State(*state) for cell, state in zip((ahead, back), found.last, strict=True)]
-    outputs, last = ahead.layer(x, mask=mask)
-    back_outputs, back_last = back.layer(x, mask=mask, reverse=True)
-    return torch.cat([outputs, back_outputs], -1), [last, back_last]
-
-
-def _direction(cell: AnyCell) -> Direction | None:
-    """The parts of a cell that kernels for both directions need; None for an unknown cell."""
-    unit, projection = cell.unit(), cell.projection()
-    return None if unit is None or projection is None else Direction(unit, projection)
 
 
 class ContextAware(Encoder):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nmt.errors import ConfigError, refused, say_once
 from nmt.ops import native
-from nmt.ops.tracing import traced
+from nmt.ops.recurrence import traced
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -23,11 +23,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops import graphs, product
-from nmt.ops.kernel import Kernel, Sizes, States, Step, steps_of
 from nmt.ops.native import in_one_team
 from nmt.ops.product import Product
-from nmt.ops.recurrence import readable_rows, time_order
-from nmt.ops.unit import Projection, Unit
+from nmt.ops.recurrence import Projection, readable_rows, time_order
+from nmt.ops.unit import Kernel, Sizes, States, Step, Unit, steps_of
 
 
 class Attention(NamedTuple):

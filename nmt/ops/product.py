@@ -13,11 +13,10 @@ from nmt.ops.dispatch import use_native
 from nmt.ops.matrices.inference import InferenceMatrix
 from nmt.ops.matrices.training import PlainMatrix, matrix_of, matrix_of_steps
 from nmt.ops.native import column_sums
-from nmt.ops.recurrence import EPSILON, layer_norm
-from nmt.ops.unit import Projection
+from nmt.ops.recurrence import EPSILON, Projection, layer_norm
 
 if TYPE_CHECKING:
-    from nmt.ops.kernel import Sizes
+    from nmt.ops.unit import Sizes
 
 
 class Product:

@@ -9,8 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.ops.tracing import traced
-
 EPSILON = 1e-8
 
 
@@ -42,6 +40,21 @@ class Recurrent(NamedTuple):
     """[kH], layer norm of the product; None without layer norm"""
     offset: Tensor | None = None
     """[kH]"""
+
+
+class Projection(NamedTuple):
+    """A product with a matrix: x W', normalised if there is a scale, plus the bias, if any."""
+
+    weight: Tensor
+    """[m, n]"""
+    bias: Tensor | None = None
+    """[m]"""
+    scale: Tensor | None = None
+    """[m], layer norm; None without layer norm"""
+    offset: Tensor | None = None
+    """[m]"""
+    widths: tuple[int, ...] = ()
+    """Widths of the parts that are normalised separately; empty: all values together"""
 
 
 def recurrent_product(h: Tensor, parameters: Recurrent, *, widths: Sequence[int] = ()) -> Tensor:
@@ -109,3 +122,11 @@ def aligned_rows(rows: int, width: int, *, like: Tensor) -> Tensor:
     Kernels and matrix products can then read and write several values with one instruction, for any width.
     """
     return like.new_empty(rows, -(-width // ALIGNED) * ALIGNED)[:, :width]
+
+
+def traced() -> bool:
+    """Whether torch.jit.trace, torch.export or torch.compile is tracing.
+
+    Code that they cannot see, such as a C kernel, must not run then, and control flow must not depend on values.
+    """
+    return torch.jit.is_tracing() or torch.compiler.is_compiling()  # type: ignore[attr-defined]

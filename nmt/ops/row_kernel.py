@@ -13,8 +13,7 @@ import triton
 from torch import Tensor
 
 from nmt.ops.dispatch import TRITON_DTYPES
-from nmt.ops.kernel import Kernel
-from nmt.ops.unit import Unit
+from nmt.ops.unit import Kernel, Unit
 
 U = TypeVar("U", bound=Unit)
 

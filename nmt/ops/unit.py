@@ -1,7 +1,11 @@
-"""The description of a recurrent unit for all code that runs it: an equation, recurrent weights, options."""
+"""A recurrent unit (an equation, weights, options), and the interface of its kernels to the code that runs them.
+
+Letters: D directions, B rows, T time steps, H channels, P tensors of the state, k products of the input.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
@@ -10,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
+from nmt.ops.product import recurrent_matrix
 from nmt.ops.recurrence import Recurrent, State
 
 U = TypeVar("U", bound="type[Unit]")
@@ -58,9 +63,9 @@ class Unit:
     matrices: ClassVar[int] = 0
     """Number of its recurrent matrices."""
     native: ClassVar[str | None] = None
-    """Path "module:class" of its `nmt.ops.kernel.Kernel` in C, for a CPU; None if there is none."""
+    """Path "module:class" of its `nmt.ops.unit.Kernel` in C, for a CPU; None if there is none."""
     triton: ClassVar[str | None] = None
-    """Path "module:class" of its `nmt.ops.kernel.Kernel` in Triton, for a GPU; None if there is none."""
+    """Path "module:class" of its `nmt.ops.unit.Kernel` in Triton, for a GPU; None if there is none."""
 
     weights: tuple[Tensor, ...] = ()
     """For each recurrent matrix its parameters in the order of `flat`; then vectors, such as peepholes."""
@@ -134,21 +139,156 @@ def register(name: str) -> Callable[[U], U]:
     return add
 
 
-class Projection(NamedTuple):
-    """A product with a matrix: x W', normalised if there is a scale, plus the bias, if any."""
-
-    weight: Tensor
-    """[m, n]"""
-    bias: Tensor | None = None
-    """[m]"""
-    scale: Tensor | None = None
-    """[m], layer norm; None without layer norm"""
-    offset: Tensor | None = None
-    """[m]"""
-    widths: tuple[int, ...] = ()
-    """Widths of the parts that are normalised separately; empty: all values together"""
-
-
 def flat(*matrices: Recurrent) -> tuple[Tensor, ...]:
     """The parameters of all matrices in one tuple: for each its matrix, bias and, with layer norm, scale and offset."""
     return tuple(part for matrix in matrices for part in matrix if part is not None)
+
+
+class Sizes(NamedTuple):
+    """The sizes of one batch of sequences."""
+
+    length: int
+    """T"""
+    batch: int
+    """B"""
+    hidden: int
+    """H"""
+    dtype: torch.dtype
+    """type of the recurrent products"""
+    device: torch.device
+
+    def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """An uninitialised tensor, in the type of the products unless `dtype` is given."""
+        return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
+
+
+class States(NamedTuple):
+    """States of n time steps."""
+
+    parts: Tensor
+    """fp32 [P, n, B, H], h first"""
+    operand: Tensor
+    """[n, B, H]: h again in the type of the products; for fp32 it may be the same memory"""
+
+    @classmethod
+    def empty(cls, parts: int, length: int, sizes: Sizes) -> States:
+        """Uninitialised memory for `length` states."""
+        wide = sizes.empty(parts, length, sizes.batch, sizes.hidden, dtype=torch.float32)
+        same = sizes.dtype == torch.float32
+        return cls(wide, wide[0] if same else sizes.empty(length, sizes.batch, sizes.hidden))
+
+    def each(self) -> list[States]:
+        """The states split into single time steps, each with n = 1."""
+        return [States(*step) for step in zip(self.parts.split(1, 1), self.operand.split(1), strict=True)]
+
+    def at(self, start: int, end: int) -> States:
+        """The states of the time steps from `start` to before `end`."""
+        return States(self.parts[:, start:end], self.operand[start:end])
+
+    def put(self, t: int, state: Tensor) -> None:
+        """Set the state of time step t to [P, B, H]."""
+        self.parts[:, t].copy_(state)
+        if self.operand.data_ptr() != self.parts.data_ptr():
+            self.operand[t].copy_(state[0])
+
+
+class Step(NamedTuple):
+    """A time step of all rows."""
+
+    t: int
+    x: Tensor
+    """[B, 1, kH], the input"""
+    before: States
+    after: States
+    mask: Tensor | None
+    """[B, 1]; rows keep their state where it is 0"""
+
+
+def steps_of(x: Sequence[Tensor], before: States, after: States, mask: Sequence[Tensor | None]) -> list[Step]:
+    """All time steps; splitting the tensors once is faster than slicing them in each step."""
+    each = zip(x, before.each(), after.each(), mask, strict=True)
+    return [Step(t, *parts) for t, parts in enumerate(each)]
+
+
+class Kernel:
+    """A unit over one batch of sequences: some time steps forward, then the same steps backward.
+
+    Subclasses implement one step; the loops over time (`nmt.ops.loop`) call them. Besides the states there are two
+    groups of tensors [T, B, width * H] in the type of the products: `saved`, which the forward pass writes and the
+    backward pass reads, and `written`, which the backward pass writes and the gradients of the weights read.
+    """
+
+    recorded: ClassVar[bool] = False
+    """Whether loops over it become CUDA graphs, one for each shape."""
+    saved_widths: ClassVar[tuple[int, ...]] = ()
+    written_widths: ClassVar[tuple[int, ...]] = ()
+
+    def __init__(self, unit: Unit, sizes: Sizes, *, saved: Sequence[Tensor] | None = None) -> None:
+        """`saved`: the tensors that a forward pass has saved; None allocates them."""
+        self.unit, self.sizes = unit, sizes
+        self.matrices = [recurrent_matrix(recurrent.weight, sizes) for recurrent in unit.recurrents]
+        self.parameters = [[_operand(part) for part in recurrent[1:]] for recurrent in unit.recurrents]
+        """For each matrix its bias, scale and offset, fp32; the last two are None without layer norm."""
+        self.saved = self._room(self.saved_widths) if saved is None else tuple(saved)
+
+    def _room(self, widths: Sequence[int]) -> tuple[Tensor, ...]:
+        length, batch, hidden = self.sizes[:3]
+        return tuple(self.sizes.empty(length, batch, width * hidden) for width in widths)
+
+    @functools.cached_property
+    def written(self) -> tuple[Tensor, ...]:
+        """The tensors that the backward pass writes, with widths `written_widths`."""
+        return self._room(self.written_widths)
+
+    @classmethod
+    def problem(cls, unit: Unit, *, dtype: torch.dtype, hidden: int) -> str | None:
+        """Why it cannot run `unit` with products of this type and `hidden` channels, in few words; None if it can."""
+        return None
+
+    @classmethod
+    def whole(
+        cls, units: Sequence[Unit], x: Tensor, state: Sequence[State] | None, mask: Tensor | None, *, reverse: bool
+    ) -> tuple[Tensor, Tensor] | None:
+        """All steps of all sequences at once, with autograd; None if steps have to be run one by one.
+
+        x [D, B, T, kH]; one unit for each direction, all of one design; state: the initial state of each direction,
+        tensors [B, H], or None for zeros; mask [B, T] or None, rows keep their state where it is 0. A single direction
+        runs as `reverse` says; of two directions the first runs forward and the second backward. Returns h after each
+        step [D, B, T, H] in input order, and the last computed state, fp32 [D, P, B, H].
+        """
+        return None
+
+    @property
+    def deferrable(self) -> bool:
+        """Whether all its work is done by C kernels for bf16, which can run later; see `nmt.ops.native.in_one_team`."""
+        in_c = not self.recorded and all(matrix.packed for matrix in self.matrices)
+        return in_c and self.sizes.dtype == torch.bfloat16
+
+    def forward(self, step: Step) -> None:
+        """Write the state after the step."""
+        raise NotImplementedError
+
+    def backward(
+        self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
+    ) -> Tensor | None:
+        """The gradient of `forward`; writes dx [B, 1, kH].
+
+        `gradient` fp32 [P, B, H] is the gradient of the state after the step. Two terms are added to its part for h:
+        `pending` [B, H], returned by the call for the following time step, and d_output [B, 1, H]. Afterwards
+        `gradient` holds the gradient of the state before the step, except for a product [B, H], which may be returned
+        instead and which the next call adds.
+        """
+        raise NotImplementedError
+
+    def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
+        """The gradients of all weights, in their order, from the states before all T steps and dx [T, B, kH]."""
+        raise NotImplementedError
+
+
+def _operand(parameter: Tensor | None) -> Tensor | None:
+    return None if parameter is None else parameter.detach().float().contiguous()
+
+
+def rows_of(x: Tensor | None) -> tuple[Tensor | None, int]:
+    """An optional tensor [B, 1, ...] and its row stride, as kernels take them."""
+    return x, 0 if x is None else x.stride(0)

@@ -11,8 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from nmt.cells.state import HiddenState
-from nmt.cells.unit import UnitCell
+from nmt.cells.base import HiddenState, UnitCell
 from nmt.ops.recurrence import State
 from nmt.ops.scan import ScanUnit
 from nmt.ops.unit import register

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from nmt.cells import Cell
 from nmt.cells.atr import ATR
+from nmt.cells.base import UnitCell
 from nmt.cells.gru import GRU
 from nmt.cells.lrn import LRN
 from nmt.cells.lstm import LSTM
@@ -16,7 +17,6 @@ from nmt.cells.olrn import OLRN
 from nmt.cells.rnn import RNN
 from nmt.cells.sru import SRU
 from nmt.cells.ssru import SSRU
-from nmt.cells.unit import UnitCell
 from nmt.interop.engine.layers import unknown
 from nmt.interop.engine.program import Op, Program, Value
 from nmt.ops.recurrence import EPSILON, Recurrent

@@ -7,9 +7,9 @@ from typing import Final
 from torch import Tensor
 
 from nmt.ops.atr import ATR
-from nmt.ops.kernel import Step, rows_of
 from nmt.ops.native import kernel
 from nmt.ops.native.unit_kernel import OneProductKernel
+from nmt.ops.unit import Step, rows_of
 
 _ACTIVATIONS: Final = {"none": 0, "output": 0, "state": 1, "candidate": 2}
 _GATES: Final = {"twin": 0, "coupled": 1, "coupled_input": 2}

@@ -14,11 +14,10 @@ from torch import Tensor
 from nmt.ops.atr import ATR
 from nmt.ops.atr.step_kernels import atr_step_backward_kernel, atr_step_forward_kernel
 from nmt.ops.atr.triton import atr_whole
-from nmt.ops.kernel import States, Step, rows_of
 from nmt.ops.product import recurrent_gradients
 from nmt.ops.recurrence import State
 from nmt.ops.row_kernel import RowKernel
-from nmt.ops.unit import Unit
+from nmt.ops.unit import States, Step, Unit, rows_of
 
 
 class ATRKernel(RowKernel[ATR]):

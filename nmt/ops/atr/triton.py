@@ -231,7 +231,7 @@ def atr_whole(
     reverse: bool,
     tiles: Tiles | None = None,
 ) -> tuple[Tensor, Tensor] | None:
-    """See `nmt.ops.kernel.Kernel.whole`; `tiles` overrides `tile_rule`. The tanh of activation "output" is not applied.
+    """See `nmt.ops.unit.Kernel.whole`; `tiles` overrides `tile_rule`. The tanh of activation "output" is not applied.
 
     None if x is empty, and if matrix or batch are too large for a few persistent launches: then `nmt.ops.atr.steps`
     runs, whose steps are one CUDA graph, while Python would launch each step of these kernels separately. Under

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from nmt.ops.gru import GRU
-from nmt.ops.kernel import States, Step, rows_of
 from nmt.ops.native import kernel
 from nmt.ops.native.unit_kernel import CKernel
 from nmt.ops.product import recurrent_gradients
+from nmt.ops.unit import States, Step, rows_of
 
 
 class GRUKernel(CKernel[GRU]):

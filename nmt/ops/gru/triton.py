@@ -12,9 +12,9 @@ from nmt.ops.gru.kernels import (
     gru_state_backward_kernel,
     gru_state_forward_kernel,
 )
-from nmt.ops.kernel import States, Step, rows_of
 from nmt.ops.product import recurrent_gradients
 from nmt.ops.row_kernel import RowKernel
+from nmt.ops.unit import States, Step, rows_of
 
 
 class GRUKernel(RowKernel[GRU]):

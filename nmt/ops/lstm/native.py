@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nmt.ops.kernel import Step, rows_of
 from nmt.ops.lstm import LSTM
 from nmt.ops.native import kernel
 from nmt.ops.native.unit_kernel import OneProductKernel
+from nmt.ops.unit import Step, rows_of
 
 
 class LSTMKernel(OneProductKernel[LSTM]):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nmt.ops.kernel import States, Step, rows_of
 from nmt.ops.lstm import LSTM
 from nmt.ops.lstm.kernels import lstm_backward_kernel, lstm_forward_kernel
 from nmt.ops.product import recurrent_gradients
 from nmt.ops.row_kernel import RowKernel
+from nmt.ops.unit import States, Step, rows_of
 
 
 class LSTMKernel(RowKernel[LSTM]):

@@ -21,7 +21,7 @@ from nmt.compiling import BuildError, made_from_and_by
 from nmt.errors import say_once, shown
 from nmt.ops.native import build
 from nmt.ops.native.signatures import Parameter, read_signatures
-from nmt.ops.tracing import traced
+from nmt.ops.recurrence import traced
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,9 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from nmt.ops.kernel import Kernel, States
 from nmt.ops.native import TYPES, kernel
 from nmt.ops.product import recurrent_gradients
-from nmt.ops.unit import Unit
+from nmt.ops.unit import Kernel, States, Unit
 
 U = TypeVar("U", bound=Unit)
 

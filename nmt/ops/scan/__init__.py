@@ -10,22 +10,22 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.ops.kernel import Kernel, Sizes, States
-from nmt.ops.recurrence import State
-from nmt.ops.unit import Unit
+from nmt.ops.native import column_sums, kernel
+from nmt.ops.recurrence import State, readable_rows
+from nmt.ops.unit import Kernel, Sizes, States, Step, Unit
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScanUnit(Unit):
     """A unit without matrices; its weights are vectors [H], its options booleans."""
 
-    native: ClassVar[str | None] = "nmt.ops.scan.native:NativeScan"
+    native: ClassVar[str | None] = "nmt.ops.scan:NativeScan"
     triton: ClassVar[str | None] = "nmt.ops.scan.triton:TritonScan"
     vectors_each: ClassVar[int] = 0
     """V: number of its weights."""
@@ -133,8 +133,9 @@ class Scan(Kernel):
         cls, units: Sequence[Unit], x: Tensor, state: Sequence[State] | None, mask: Tensor | None, *, reverse: bool
     ) -> tuple[Tensor, Tensor]:
         first = None if state is None else torch.stack([torch.stack([part.float() for part in one]) for one in state])
-        stacked = [torch.stack([weight.float() for weight in unit.weights]) for unit in units if unit.weights]
-        vectors = torch.stack(stacked) if stacked else None
+        vectors = None
+        if units[0].weights:
+            vectors = torch.stack([torch.stack([weight.float() for weight in unit.weights]) for unit in units])
         outputs, last = _Whole.apply(cls, units[0].design, reverse, mask, x, vectors, first)
         return outputs, last
 
@@ -173,3 +174,97 @@ class _Whole(torch.autograd.Function):
         dx, rows, d_first = ctx.kernel.run_backward(given, outputs, kept, d_outputs, d_last.contiguous())
         d_vectors = None if given.vectors is None else ctx.kernel.over_rows(rows)
         return None, None, None, None, dx, d_vectors, None if given.first is None else d_first
+
+
+_NONE: Final = torch.empty(0)
+
+
+class NativeScan(Scan):
+    """A scan unit computed by its C kernels (nmt/ops/native/scan.h); a call can have any number of steps."""
+
+    @classmethod
+    def run_forward(cls, given: Given) -> tuple[Tensor, Tensor, Tensor]:
+        unit, x, mask = given.unit, readable_rows(given.x), None if given.mask is None else given.mask.bool()
+        directions, batch, length, width = x.shape
+        hidden = width // unit.inputs
+        outputs = x.new_empty(batch, length, directions, hidden).permute(2, 0, 1, 3)
+        states = torch.empty(directions, unit.states, length + 1, batch, hidden)
+        last = torch.empty(directions, unit.states, batch, hidden)
+        run = kernel(f"{unit.name}_forward", x.dtype, source=unit.native_source)
+        for d in range(directions):
+            reverse = given.reverse or d == 1
+            before, after = _before_and_after(states[d], reverse=reverse)
+            begin, end = (-1, 0) if reverse else (0, -1)
+            states[d][:, begin] = 0 if given.first is None else given.first[d]
+            vectors = None if given.vectors is None else given.vectors[d]
+            run(
+                *_arguments(x[d], vectors, mask, before, after),
+                *_steps(outputs[d]),
+                *_sizes(unit, x[d], reverse=reverse),
+            )
+            last[d] = states[d][:, end]
+        return outputs, last, states
+
+    @classmethod
+    def run_backward(
+        cls, given: Given, outputs: Tensor, kept: Tensor, d_outputs: Tensor | None, d_last: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        unit, x, mask = given.unit, readable_rows(given.x), None if given.mask is None else given.mask.bool()
+        dx, gradient = torch.empty_like(x, memory_format=torch.contiguous_format), d_last.clone()
+        d_vectors = d_last.new_zeros(len(outputs), unit.vectors_each, *d_last.shape[2:])
+        run = kernel(f"{unit.name}_backward", x.dtype, source=unit.native_source)
+        for d in range(len(outputs)):
+            reverse = given.reverse or d == 1
+            added = None if d_outputs is None else readable_rows(d_outputs[d])
+            vectors = None if given.vectors is None else given.vectors[d]
+            arguments = _arguments(x[d], vectors, mask, *_before_and_after(kept[d], reverse=reverse))
+            results = *_steps(added), gradient[d], *_steps(dx[d]), d_vectors[d]
+            run(*arguments, *results, *_sizes(unit, x[d], reverse=reverse))
+        return dx, d_vectors, gradient
+
+    @staticmethod
+    def over_rows(d_vectors: Tensor) -> Tensor:
+        return torch.stack([torch.stack([column_sums(vector) for vector in one]) for one in d_vectors])
+
+    def forward(self, step: Step) -> None:
+        _, x, before, after, mask = step
+        kernel(f"{self.unit.name}_forward", x.dtype, source=self.unit.native_source)(
+            *_arguments(x, self.vectors, mask, before.parts, after.parts),
+            *(*_steps(after.operand.transpose(0, 1)), *_sizes(self.unit, x, reverse=False)),
+        )
+
+    def backward(
+        self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
+    ) -> None:
+        _, x, before, after, mask = step
+        if pending is not None:
+            kernel("add_rows", pending.dtype)(pending, pending.stride(0), gradient[0], *pending.shape)
+        kernel(f"{self.unit.name}_backward", x.dtype, source=self.unit.native_source)(
+            *_arguments(x, self.vectors, mask, before.parts, after.parts),
+            *(*_steps(d_output), gradient, *_steps(dx), self.d_vectors, *_sizes(self.unit, x, reverse=False)),
+        )
+
+
+def _before_and_after(states: Tensor, *, reverse: bool) -> tuple[Tensor, Tensor]:
+    """Of states [P, T + 1, B, H] those before and after each of T steps."""
+    early, late = states[:, :-1], states[:, 1:]
+    return (late, early) if reverse else (early, late)
+
+
+def _arguments(
+    x: Tensor, vectors: Tensor | None, mask: Tensor | None, before: Tensor, after: Tensor
+) -> tuple[Any, ...]:
+    """What a kernel reads, both ways: the inputs [B, n, kH], the weights, the states [P, n, B, H] before and after."""
+    weights = _NONE if vectors is None else vectors
+    states = before, before.stride(0), after, after.stride(0), after.stride(2), after.stride(1)
+    return *_steps(x), weights, *_steps(mask), *states
+
+
+def _sizes(unit: ScanUnit, x: Tensor, *, reverse: bool) -> tuple[int, int, int, bool, int]:
+    """The last arguments of a kernel, of which the last is `form` of scan.h."""
+    return len(x), x.size(1), x.size(-1) // unit.inputs, reverse, unit.bits << 1 | unit.cells - 1
+
+
+def _steps(x: Tensor | None) -> tuple[Tensor | None, int, int]:
+    """A tensor [B, n, ...] and its strides from row to row and in time."""
+    return (None, 0, 0) if x is None else (x, x.stride(0), x.stride(1))

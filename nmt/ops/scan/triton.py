@@ -25,7 +25,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.ops.kernel import States, Step
 from nmt.ops.scan import Given, Scan, ScanUnit
 from nmt.ops.triton_tools import (
     Launch,
@@ -36,6 +35,7 @@ from nmt.ops.triton_tools import (
     readable,
     sequence_like,
 )
+from nmt.ops.unit import States, Step
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes

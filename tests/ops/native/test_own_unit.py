@@ -11,8 +11,7 @@ import torch
 from nmt.cells.base import Cell
 from nmt.ops import native
 from nmt.ops.dispatch import selected
-from nmt.ops.scan import Pair
-from nmt.ops.scan.native import NativeScan
+from nmt.ops.scan import NativeScan, Pair
 from tests.ops.own_unit import cell_results, plugin
 from tests.ops.scan_units import equation, inputs, whole
 from tests.ops.triton.comparison import assert_equal, make_mask
@@ -39,7 +38,7 @@ def test_its_cell_runs_by_its_kernel(kind: Any, opened: bool, reverse: bool, mon
         called.append(name)
         return native.kernel(name, *arguments, **options)
 
-    monkeypatch.setattr("nmt.ops.scan.native.kernel", kernel)
+    monkeypatch.setattr("nmt.ops.scan.kernel", kernel)
     cell: Cell[Any] = kind(WIDTH, HIDDEN, options=kind.Options(open=opened))
     x, mask = torch.randn(BATCH, LENGTH, WIDTH), make_mask("holes", BATCH, LENGTH, CPU)
     found = cell_results(cell, x, mask, reverse=reverse)

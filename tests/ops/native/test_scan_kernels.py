@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.ops.kernel import Sizes, States, steps_of
 from nmt.ops.native import in_one_team
-from nmt.ops.scan.native import NativeScan
+from nmt.ops.scan import NativeScan
+from nmt.ops.unit import Sizes, States, steps_of
 from tests.ops.scan_units import UNITS, equation, inputs, whole
 from tests.ops.triton.comparison import assert_equal, outputs_and_gradients
 from tests.ops.units import masks, needs_native

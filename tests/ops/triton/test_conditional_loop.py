@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from nmt.models.decoder import AttentionRNN, DeepAttentionRNN
 from nmt.models.encoder import OneToOneRNN
-from nmt.ops import conditional, dispatch, graphs, product
+from nmt.ops import dispatch, graphs, product
+from nmt.ops import sequence as conditional
 from nmt.ops.product import Product
-from nmt.ops.unit import Projection
+from nmt.ops.recurrence import Projection
 from tests.models.two_cells import Sizes, check, given, maker, run_attention, run_one_to_one, started
 from tests.ops.triton.comparison import make_mask
 from tests.ops.units import by_triton
