@@ -121,21 +121,28 @@ class RecurrentLayers(nn.Module, Generic[S]):
         Raises:
             ValueError, TypeError: shapes or types do not fit; the message is one line.
         """
-        name = type(self).__name__
+        weight = next(self.parameters())
         try:
             batch = read_batch(input, mask, width=self.input_size, batch_first=self.batch_first)
-            self._check_type(batch.x)
-            first = self._first_states(hx, batch)
+            x, dtype = batch.x, product_type(batch.x)
+            if x.device != weight.device:
+                raise ValueError(f"input: is on {x.device}, but the weights are on {weight.device}")
+            if x.dtype != weight.dtype and dtype != product_type(weight):
+                names = [str(kind).removeprefix("torch.") for kind in (x.dtype, weight.dtype)]
+                raise ValueError(f"input: is {names[0]}, but the weights are {names[1]}; convert one of them")
+            first = None if hx is None else self._first_states(hx, batch)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{name}: {error}") from None
-        verify_operations(self._operations, device=batch.x.device)
-        x, last, dtype = batch.x, list[Any](), product_type(batch.x)
+            raise type(error)(f"{type(self).__name__}: {error}") from None
+        if x.is_cuda:
+            verify_operations(self._operations, device=x.device)
+        last: list[Any] = []
         for layer in range(self.num_layers):
             x, states = self._layer(layer, x, batch.mask, first)
             x = x.to(dtype)  # for fp16 and with layer norm the output of a cell may be fp32
             last += states
-        parts = [batch.restored_state(torch.stack(part)).to(dtype) for part in zip(*last, strict=True)]
-        return batch.restored(x), cast("S", parts[0] if len(parts) == 1 else tuple(parts))
+        outputs, parts = batch.restored(x, list(map(torch.stack, zip(*last, strict=True))))
+        state = parts[0].to(dtype) if len(parts) == 1 else tuple(part.to(dtype) for part in parts)
+        return outputs, cast("S", state)
 
     def _layer(
         self, layer: int, x: Tensor, mask: Tensor | None, first: Sequence[Any] | None
@@ -143,20 +150,19 @@ class RecurrentLayers(nn.Module, Generic[S]):
         """Run one layer: the outputs [B, T, R H] and the last state of each direction."""
         if layer:
             x = self.dropouts[layer - 1](x)
+        cells: Any = self.cells
         if not self.bidirectional:
-            outputs, last = self._cells()[layer].layer(x, first and first[layer], mask)
+            outputs, last = cells[layer].layer(x, first and first[layer], mask)
             return outputs, [last]
-        ahead, back = self._cells()[2 * layer : 2 * layer + 2]
+        ahead, back = cells[2 * layer], cells[2 * layer + 1]
         if first is None:
             return both_directions(ahead, back, x, mask)
         outputs, last = ahead.layer(x, first[2 * layer], mask)
         back_outputs, back_last = back.layer(x, first[2 * layer + 1], mask, reverse=True)
         return torch.cat([outputs, back_outputs], -1), [last, back_last]
 
-    def _first_states(self, hx: S | None, batch: Batch) -> list[Any] | None:
-        """The initial state of each cell; None for zeros."""
-        if hx is None:
-            return None
+    def _first_states(self, hx: S, batch: Batch) -> list[Any]:
+        """The initial state of each cell."""
         names = self.cell.State._fields
         given: Any = (hx,) if len(names) == 1 else hx
         if not isinstance(given, (tuple, list)) or len(given) != len(names):
@@ -170,14 +176,6 @@ class RecurrentLayers(nn.Module, Generic[S]):
                 raise ValueError(f"hx: {name} is {list(part.shape)}, but must be {wanted} for this input")
         rows = [batch.state_rows(part).unbind() for part in given]
         return [self.cell.State(*parts) for parts in zip(*rows, strict=True)]
-
-    def _check_type(self, x: Tensor) -> None:
-        weight = next(self.parameters())
-        if x.device != weight.device:
-            raise ValueError(f"input: is on {x.device}, but the weights are on {weight.device}")
-        if product_type(x) != product_type(weight):
-            names = [str(dtype).removeprefix("torch.") for dtype in (x.dtype, weight.dtype)]
-            raise ValueError(f"input: is {names[0]}, but the weights are {names[1]}; convert one of them")
 
     def _needed(self) -> tuple[str, ...]:
         """The operations whose checks must pass on a GPU before kernels run there."""
@@ -233,29 +231,24 @@ class Batch:
     places: Tensor | None = None
     """[N], the indices of its values among the T * B positions of a time-major batch"""
 
-    def restored(self, outputs: Tensor) -> Sequences:
-        """Outputs [B, T, W] in the form of the input, 0 at padding."""
+    def restored(self, outputs: Tensor, states: list[Tensor]) -> tuple[Sequences, list[Tensor]]:
+        """Outputs [B, T, W], 0 at padding, and states [L, B, H] in the form of the input; see `state_rows`."""
         if self.packed is not None and self.places is not None:
             data = outputs.transpose(0, 1).flatten(0, 1).index_select(0, self.places)
-            return PackedSequence(data, *self.packed[1:])
+            order = self.packed.unsorted_indices
+            ordered = states if order is None else [state.index_select(1, order) for state in states]
+            return PackedSequence(data, *self.packed[1:]), ordered
         if self.mask is not None:
             outputs = outputs.masked_fill(~self.mask.unsqueeze(-1), 0)
         if not self.is_batched:
-            return outputs[0]
-        return outputs if self.batch_first else outputs.transpose(0, 1)
+            return outputs[0], [state.squeeze(1) for state in states]
+        return outputs if self.batch_first else outputs.transpose(0, 1), states
 
     def state_rows(self, state: Tensor) -> Tensor:
         """Convert a state of the input form, [L, B, H] or [L, H], to [L, B, H] in the order of the rows of x."""
         if not self.is_batched:
             return state.unsqueeze(1)
         order = None if self.packed is None else self.packed.sorted_indices
-        return state if order is None else state.index_select(1, order)
-
-    def restored_state(self, state: Tensor) -> Tensor:
-        """The inverse of `state_rows`."""
-        if not self.is_batched:
-            return state.squeeze(1)
-        order = None if self.packed is None else self.packed.unsorted_indices
         return state if order is None else state.index_select(1, order)
 
 
@@ -269,12 +262,15 @@ def read_batch(given: Sequences, mask: Tensor | None, *, width: int, batch_first
     if isinstance(given, PackedSequence):
         if mask is not None:
             raise ValueError("mask: a packed sequence has its lengths; give one of both")
-        _check_width(given.data, width, dimensions=(2,), form="packed data [N, D]")
+        if given.data.dim() != 2 or given.data.size(-1) != width:
+            wanted = f"packed data [N, D] with D = input_size = {width}"
+            raise ValueError(f"input: {list(given.data.shape)}, but must be {wanted}")
         return _unpacked(given)
     if not isinstance(given, Tensor):
         raise TypeError(f"input: must be a tensor or a PackedSequence, not {type(given).__name__}")
     form = "[B, T, D] or [T, D]" if batch_first else "[T, B, D] or [T, D]"
-    _check_width(given, width, dimensions=(2, 3), form=form)
+    if given.dim() not in (2, 3) or given.size(-1) != width:
+        raise ValueError(f"input: {list(given.shape)}, but must be {form} with D = input_size = {width}")
     is_batched = given.dim() == 3
     if mask is not None:
         mask = _checked_mask(mask, given)
@@ -289,11 +285,6 @@ def read_batch(given: Sequences, mask: Tensor | None, *, width: int, batch_first
     if mask is not None:
         x = x.masked_fill(~mask.unsqueeze(-1), 0)  # a NaN in padding would reach the gradients of weights
     return Batch(x=x, mask=mask, batch_first=batch_first, is_batched=is_batched)
-
-
-def _check_width(given: Tensor, width: int, *, dimensions: tuple[int, ...], form: str) -> None:
-    if given.dim() not in dimensions or given.size(-1) != width:
-        raise ValueError(f"input: {list(given.shape)}, but must be {form} with D = input_size = {width}")
 
 
 def _checked_mask(mask: Tensor, given: Tensor) -> Tensor:

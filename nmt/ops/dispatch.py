@@ -174,7 +174,7 @@ def use_verified(operation: str, like: Tensor) -> bool:
 
 def use_native(like: Tensor) -> bool:
     """Whether the C kernels compute on tensors such as `like`: on a CPU, if they could be compiled."""
-    return selection().choice == "auto" and native.usable(like)
+    return (_own.get() or _selected).choice == "auto" and native.usable(like)
 
 
 def _cannot_run(like: Tensor) -> str | None:

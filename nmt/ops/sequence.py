@@ -143,16 +143,18 @@ def kernels_of(operation: str, *units: Unit, like: Tensor) -> list[type[Kernel]]
             no_kernel(unit.words, like=like)
             return []
     native = use_native(like)
-    paths = [unit.native if native else unit.triton for unit in units]
     if not native:
         words = " and ".join(dict.fromkeys(unit.words for unit in units))
-        if not runs_triton(f"{operation} {words}", like=like, there=None not in paths):
+        if not runs_triton(f"{operation} {words}", like=like, there=all(unit.triton for unit in units)):
             return []
     kinds: list[type[Kernel]] = []
-    for unit, path in zip(units, paths, strict=True):
+    for unit in units:
+        path = unit.native if native else unit.triton
         kind: type[Kernel] | None = load(path) if path else None
-        hidden = unit.weights[0].size(-1) if unit.matrices else like.size(-1) // unit.inputs
-        problem = kind.problem(unit, dtype=product_dtype(unit, like), hidden=hidden) if kind else "there is none in C"
+        hidden, dtype = like.size(-1) // unit.inputs, like.dtype
+        if unit.matrices:
+            hidden, dtype = unit.weights[0].size(-1), product_dtype(unit, like)
+        problem = kind.problem(unit, dtype=dtype, hidden=hidden) if kind else "there is none in C"
         if kind is None or problem:
             no_kernel(unit.words, like=like, problem=problem or "")
             return []

@@ -19,6 +19,7 @@ from nmt import layers
 from nmt.layers import ATR, GRU, LRN, LSTM, OLRN, SRU, SSRU, MinGRU, MinLSTM, RecurrentLayers
 from nmt.layers import base as layers_base
 from nmt.ops.dropout import Masks, masked_by
+from tests.fake_gpu import FAKE_GPU, pretend_a_gpu
 
 UNITS = [ATR, GRU, LRN, LSTM, OLRN, SRU, SSRU, MinGRU, MinLSTM]
 B, T, D, H = 3, 4, 5, 6
@@ -398,14 +399,14 @@ def test_each_call_asks_for_the_kernels_it_needs(monkeypatch: pytest.MonkeyPatch
     """On a GPU they run only if they have been found right there; nobody has to ask by hand."""
     asked: list[Any] = []
     monkeypatch.setattr(layers_base, "verify_operations", lambda keys, *, device: asked.append((keys, device.type)))
-    make(LRN)(tensor(B, T, D))
-    make(LSTM, bidirectional=False)(tensor(B, T, D))
-    make(GRU, reset="after")(tensor(B, T, D))
-    assert asked == [
-        (("bidirectional lrn", "sequence lrn"), "cpu"),
-        (("sequence lstm tanh", "lstm_layer"), "cpu"),
-        ((), "cpu"),
-    ]
+    layers = make(LRN), make(LSTM, bidirectional=False), make(GRU, reset="after")
+    layers[0](tensor(B, T, D))
+    assert not asked
+    pretend_a_gpu(monkeypatch)
+    for each in layers:
+        each.to(FAKE_GPU)(tensor(B, T, D).to(FAKE_GPU))
+    needed = ("bidirectional lrn", "sequence lrn"), ("sequence lstm tanh", "lstm_layer"), ()
+    assert asked == [(operations, FAKE_GPU.type) for operations in needed]
 
 
 def test_importing_nmt_imports_no_torch_and_has_layers() -> None:

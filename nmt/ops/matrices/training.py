@@ -29,7 +29,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     gradients of weight and bias are then sums in fp32.
     """
     dtype = product_type(x)
-    if torch.is_grad_enabled() and weight.requires_grad and x.numel() and packable(weight, dtype):
+    wants_sums = dtype == torch.bfloat16 and torch.is_grad_enabled() and weight.requires_grad and x.numel()
+    if wants_sums and packable(weight, dtype):
         result: Tensor = _Linear.apply(x, weight, bias)
         return result
     return F.linear(x, weight, bias)

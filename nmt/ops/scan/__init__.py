@@ -193,15 +193,13 @@ class NativeScan(Scan):
         run = kernel(f"{unit.name}_forward", x.dtype, source=unit.native_source)
         for d in range(directions):
             reverse = given.reverse or d == 1
-            before, after = _before_and_after(states[d], reverse=reverse)
-            begin, end = (-1, 0) if reverse else (0, -1)
+            early, late, begin, end = states[d][:, :-1], states[d][:, 1:], 0, -1
+            if reverse:
+                early, late, begin, end = late, early, -1, 0
             states[d][:, begin] = 0 if given.first is None else given.first[d]
             vectors = None if given.vectors is None else given.vectors[d]
-            run(
-                *_arguments(x[d], vectors, mask, before, after),
-                *_steps(outputs[d]),
-                *_sizes(unit, x[d], reverse=reverse),
-            )
+            read, sizes = _arguments(unit, x[d], vectors, mask, early, late, reverse=reverse)
+            run(*read, *_steps(outputs[d]), *sizes)
             last[d] = states[d][:, end]
         return outputs, last, states
 
@@ -217,9 +215,10 @@ class NativeScan(Scan):
             reverse = given.reverse or d == 1
             added = None if d_outputs is None else readable_rows(d_outputs[d])
             vectors = None if given.vectors is None else given.vectors[d]
-            arguments = _arguments(x[d], vectors, mask, *_before_and_after(kept[d], reverse=reverse))
-            results = *_steps(added), gradient[d], *_steps(dx[d]), d_vectors[d]
-            run(*arguments, *results, *_sizes(unit, x[d], reverse=reverse))
+            early, late = kept[d][:, :-1], kept[d][:, 1:]
+            before, after = (late, early) if reverse else (early, late)
+            read, sizes = _arguments(unit, x[d], vectors, mask, before, after, reverse=reverse)
+            run(*read, *_steps(added), gradient[d], *_steps(dx[d]), d_vectors[d], *sizes)
         return dx, d_vectors, gradient
 
     @staticmethod
@@ -228,10 +227,9 @@ class NativeScan(Scan):
 
     def forward(self, step: Step) -> None:
         _, x, before, after, mask = step
-        kernel(f"{self.unit.name}_forward", x.dtype, source=self.unit.native_source)(
-            *_arguments(x, self.vectors, mask, before.parts, after.parts),
-            *(*_steps(after.operand.transpose(0, 1)), *_sizes(self.unit, x, reverse=False)),
-        )
+        read, sizes = _arguments(self.unit, x, self.vectors, mask, before.parts, after.parts)
+        run = kernel(f"{self.unit.name}_forward", x.dtype, source=self.unit.native_source)
+        run(*read, *_steps(after.operand.transpose(0, 1)), *sizes)
 
     def backward(
         self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
@@ -239,30 +237,27 @@ class NativeScan(Scan):
         _, x, before, after, mask = step
         if pending is not None:
             kernel("add_rows", pending.dtype)(pending, pending.stride(0), gradient[0], *pending.shape)
-        kernel(f"{self.unit.name}_backward", x.dtype, source=self.unit.native_source)(
-            *_arguments(x, self.vectors, mask, before.parts, after.parts),
-            *(*_steps(d_output), gradient, *_steps(dx), self.d_vectors, *_sizes(self.unit, x, reverse=False)),
-        )
-
-
-def _before_and_after(states: Tensor, *, reverse: bool) -> tuple[Tensor, Tensor]:
-    """Of states [P, T + 1, B, H] those before and after each of T steps."""
-    early, late = states[:, :-1], states[:, 1:]
-    return (late, early) if reverse else (early, late)
+        read, sizes = _arguments(self.unit, x, self.vectors, mask, before.parts, after.parts)
+        run = kernel(f"{self.unit.name}_backward", x.dtype, source=self.unit.native_source)
+        run(*read, *_steps(d_output), gradient, *_steps(dx), self.d_vectors, *sizes)
 
 
 def _arguments(
-    x: Tensor, vectors: Tensor | None, mask: Tensor | None, before: Tensor, after: Tensor
-) -> tuple[Any, ...]:
-    """What a kernel reads, both ways: the inputs [B, n, kH], the weights, the states [P, n, B, H] before and after."""
+    unit: ScanUnit,
+    x: Tensor,
+    vectors: Tensor | None,
+    mask: Tensor | None,
+    before: Tensor,
+    after: Tensor,
+    *,
+    reverse: bool = False,
+) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """The first and the last arguments of a kernel, forward or backward, see scan.h: what it reads, that is the inputs
+    [B, n, kH], the weights, the mask and the states [P, n, B, H] before and after each step; sizes and `form`."""
     weights = _NONE if vectors is None else vectors
     states = before, before.stride(0), after, after.stride(0), after.stride(2), after.stride(1)
-    return *_steps(x), weights, *_steps(mask), *states
-
-
-def _sizes(unit: ScanUnit, x: Tensor, *, reverse: bool) -> tuple[int, int, int, bool, int]:
-    """The last arguments of a kernel, of which the last is `form` of scan.h."""
-    return len(x), x.size(1), x.size(-1) // unit.inputs, reverse, unit.bits << 1 | unit.cells - 1
+    sizes = len(x), x.size(1), x.size(-1) // unit.inputs, reverse, unit.bits << 1 | unit.cells - 1
+    return (*_steps(x), weights, *_steps(mask), *states), sizes
 
 
 def _steps(x: Tensor | None) -> tuple[Tensor | None, int, int]:
