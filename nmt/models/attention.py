@@ -22,6 +22,11 @@ def padding_penalty(mask: Tensor, *, like: Tensor) -> Tensor:
     return ((1 - mask.to(at_least_fp32(like).dtype)) * PADDING_PENALTY)[:, None, None]
 
 
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """[B, T, G * D] -> [B, G, T, D]."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
 class AttentionMemory(NamedTuple):
     """What attention reads for B sentences with S source positions in G heads of the M-wide memory."""
 
@@ -85,17 +90,13 @@ class AttentionQuery(nn.Module):
                 weight=self.score_weight,
             )
         return additive_attention(
-            self._split(2 * projected.to(memory.keys.dtype)),
+            split_heads(2 * projected.to(memory.keys.dtype), self.heads).contiguous(),
             memory.keys,
             values=memory.values,
             penalty=memory.penalty,
             weight=self.score_weight,
             bias=self.score_bias,
         )
-
-    def _split(self, x: Tensor) -> Tensor:
-        """[B, T, M] -> [B, G, T, M/G], contiguous so that no time step has to copy it."""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2).contiguous()
 
 
 class AdditiveAttention(AttentionQuery):
@@ -113,6 +114,8 @@ class AdditiveAttention(AttentionQuery):
         """Project memory [B, S, M] once for all queries; mask [B, S] is true at words."""
         dtype = product_type(memory)
         penalty = padding_penalty(mask, like=memory)
-        keys = self._split(2 * self.memory(memory).to(dtype))
+        # Contiguous, so that no time step has to copy them.
+        keys = split_heads(2 * self.memory(memory).to(dtype), self.heads).contiguous()
+        values = split_heads(memory.to(dtype), self.heads).contiguous()
         powers = powers_of(keys) if not torch.is_grad_enabled() and use_native(keys) else None
-        return AttentionMemory(keys, self._split(memory.to(dtype)), penalty, powers)
+        return AttentionMemory(keys, values, penalty, powers)

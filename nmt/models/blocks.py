@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.models.attention import PADDING_PENALTY, AttentionMemory, padding_penalty
+from nmt.models.attention import PADDING_PENALTY, AttentionMemory, padding_penalty, split_heads
 from nmt.models.decoder import Decoder, Memories, States, Weights
 from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput, MakeCell
 from nmt.models.parts import Dropout, InitialStates, Linear, Readout
@@ -82,11 +82,6 @@ class FeedForward(nn.Module):
 
 BASE = 10_000.0
 """Wave lengths of rotary positions grow up to 2 pi times this (Su et al., 2021)."""
-
-
-def split_heads(x: Tensor, heads: int) -> Tensor:
-    """[B, T, G * D] -> [B, G, T, D]."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def join_heads(x: Tensor) -> Tensor:
