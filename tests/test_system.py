@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt import cli, system
+from nmt import system
 from nmt.system import CACHES, WAITING, CpuClock, prepare_environment, used_cpu_seconds
 
 
@@ -159,9 +160,9 @@ def test_one_of_several_processes_says_what_is_lost_in_a_line_of_its_own(eight_c
 
 
 def test_a_mistake_in_the_options_of_no_command_waits_for_torch() -> None:
-    commands = sorted(path.stem for path in Path(cli.__file__).parent.glob("*.py") if "def main(" in path.read_text())
-    assert {"average", "check", "convert", "evaluate", "score", "shortlist", "train", "translate"} <= set(commands)
-    imports = "; ".join(f"import nmt.cli.{name}" for name in commands)
+    commands = re.findall(r'"nmt-[a-z]+=(nmt[.a-z_]+):main"', (Path(__file__).parents[1] / "setup.py").read_text())
+    assert {f"nmt.cli.{name}" for name in ("average", "check", "evaluate", "score", "train")} <= {*commands}
+    imports = "; ".join(f"import {name}" for name in commands)
     program = f"{imports}; import sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
