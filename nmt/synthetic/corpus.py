@@ -1,15 +1,398 @@
-"""The work itself: window by window read, translated, chosen and written, from where it was."""
+"""A corpus of translations: counts, record and files, written part by part, so that an interrupted one resumes."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Iterator, Sequence
+import errno
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO, Final
 
-from nmt.data.text import windows
-from nmt.synthetic.choice import Made, chosen
-from nmt.synthetic.output import Output
-from nmt.synthetic.record import Progress, Work
-from nmt.synthetic.texts import Line
+from nmt import __version__
+from nmt.config.schema import DecodingConfig
+from nmt.data.text import check_hides_no_packed, windows
+from nmt.errors import ConfigError, DataError, SettingError, counted, refused
+from nmt.files import LARGEST_RECORD, check_not_packed, naming, open_regular, read_bounded, reason, replace_text
+from nmt.interop import run_layout
+from nmt.interop.model_dir import weights_of
+from nmt.interop.run_layout import check_no_part
+from nmt.light.options import OPTIONS, names_of
+from nmt.search.values import AT_LIMIT, LONGER, NOT_FINITE, SEVERAL, SPLIT
+from nmt.synthetic.texts import SIMILARITIES, Line, Made, Texts, chosen
+
+EXAMPLES: Final = 3
+"""Places that are named of each kind of line."""
+NOT_UTF8: Final = "not_utf8"
+_SAID: Final = MappingProxyType(
+    {
+        NOT_FINITE: "without a translation of finite probability",
+        AT_LIMIT: "left without a translation, because the search reached the length limit",
+        LONGER: "longer than any in training",
+        SEVERAL: "of several sentences translated as a whole (--split sentences translates each by itself)",
+        SPLIT: "translated in parts (decoding.split_long)",
+        NOT_UTF8: "not UTF-8",
+    }
+)
+
+
+@dataclass
+class Counts:
+    """Of lines read and pairs written so far."""
+
+    lines: int = 0
+    empty: int = 0
+    """Lines of nothing but white space, or that the tokenizer makes nothing of."""
+    pairs: int = 0
+    halves: int = 0
+    """Pairs with an empty side, which training skips."""
+    noted: dict[str, int] = field(default_factory=dict)
+    """Lines with a note, by the words of `nmt-translate --format jsonl`."""
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    """The places of the first of them."""
+
+    def add(self, line: Line, made: Made, pairs: Sequence[tuple[str, str]]) -> None:
+        """Count a line and the pairs made of it."""
+        self.lines += 1
+        self.empty += made.source_tokens == 0
+        self.pairs += len(pairs)
+        self.halves += sum(1 for pair in pairs if not all(side.strip() for side in pair))
+        notes = [(note, line.place) for note in made.notes] + [(NOT_UTF8, line.not_utf8)] * bool(line.not_utf8)
+        for note, where in notes:
+            self.noted[note] = self.noted.get(note, 0) + 1
+            examples = self.examples.setdefault(note, [])
+            if len(examples) < EXAMPLES:
+                examples.append(where)
+
+    @property
+    def failed(self) -> int:
+        """Lines without a translation."""
+        return self.noted.get(NOT_FINITE, 0)
+
+    def problems(self) -> list[str]:
+        """The problems, with the places of the first lines that have them."""
+        said = []
+        for note, what in _SAID.items():
+            if count := self.noted.get(note, 0):
+                more = "; ..." if count > EXAMPLES else ""
+                said.append(f"{counted(count, 'line')} {what} ({'; '.join(self.examples[note])}{more})")
+        return said
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Counts:
+        """Read back `to_json`; TypeError for anything else."""
+        return cls(**values)
+
+
+FORMAT: Final = 1
+_REWRITING: Final = ("placeholders", "glossary", "replace_unknown")
+"""Keys of `decoding` that replace parts of the model's output."""
+_FEWEST: Final = 2
+"""Translations that can be chosen among."""
+_DIGEST: Final = "sha256:"
+_BLOCK: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Work:
+    """The description of the work."""
+
+    texts: Texts
+    models: Sequence[Path]
+    """Directories of the weights."""
+    decoding: DecodingConfig
+    languages: tuple[str, str]
+    """Suffixes of the files: of the text that is read, and of its translations."""
+    nearest: str | None = None
+    """A name of SIMILARITIES: of the n best translations that one which is nearest to the reference."""
+    keep_original: bool = False
+    """Also write each line with its reference."""
+    errors: str = "strict"
+    """The rule for lines that are not UTF-8."""
+    as_tokens: bool = False
+    """Whether output is written as tokens separated by spaces, for a tokenizer that splits at spaces."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for options that are not possible."""
+        if self.nearest is not None and self.nearest not in SIMILARITIES:
+            raise SettingError(("nearest", refused("", self.nearest, tuple(SIMILARITIES), problem="is not known")))
+        if self.nearest is not None and self.decoding.n_best < _FEWEST:
+            raise SettingError(("nearest", f"needs several translations; set n_best to {_FEWEST} or more"))
+        rewriting = [name for name in _REWRITING if getattr(self.decoding, name)]
+        if self.as_tokens and rewriting:
+            message = "changes translations afterwards, but text for this tokenizer consists of the model's tokens"
+            raise SettingError((rewriting[0], message))
+        asked = [name for name, given in (("nearest", self.nearest), ("keep_original", self.keep_original)) if given]
+        if asked and not any(part.reference is not None for part in self.texts.parts):
+            raise SettingError((asked[0], "the text to translate has no references; only parallel text has them"))
+
+    def facts(self) -> dict[str, Any]:
+        """By name, everything that determines the output, as JSON values; contents of files by their digests."""
+        texts = {f"text {number}": _DIGEST + part.digest for number, part in enumerate(self.texts.parts, start=1)}
+        models = {f"model {number}": _DIGEST + _sum(path) for number, path in enumerate(self.models, start=1)}
+        own = {name: getattr(self, name) for name in ("nearest", "keep_original", "errors")}
+        with_references = sum(part.reference is not None for part in self.texts.parts)
+        numbers = {"texts": len(texts), "texts with references": with_references, "models": len(models)}
+        found = {**numbers, **texts, **models, "languages": self.languages, **own, **_search(self.decoding)}
+        plain: dict[str, Any] = json.loads(json.dumps(found))
+        return plain
+
+
+@dataclass
+class Progress:
+    """How far a work has come."""
+
+    sizes: list[int] = field(default_factory=lambda: [0, 0])
+    """Bytes of the two files."""
+    counts: Counts = field(default_factory=Counts)
+    is_whole: bool = False
+    """Whether all lines are done, so that the files only need their names."""
+
+
+def read_record(path: Path, facts: Mapping[str, Any]) -> Progress | None:
+    """The recorded progress of the work with these facts; None if there is no record.
+
+    Raises:
+        ConfigError: it belongs to other work; the error names the differences.
+        DataError: it cannot be read, or is not such a record.
+    """
+    try:
+        with open_regular(path) as stream:
+            content = json.loads(read_bounded(stream, largest=LARGEST_RECORD))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({reason(error)})") from error
+    except ValueError as error:
+        raise DataError(f"{path}: {_DAMAGED}") from error
+    try:
+        found, done = content["facts"], content["done"]
+        if content["format"] != FORMAT:
+            raise DataError(
+                f"{path}: of another version of nmt; finish with that version, or start again with --overwrite"
+            )
+        differing = differences(found, facts)
+        progress = Progress(list(done["sizes"]), Counts.from_json(done["counts"]), bool(done["is_whole"]))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: {_DAMAGED}") from error
+    if differing:
+        raise ConfigError(
+            f"{path}: made with other text, models or options ({'; '.join(differing)}); use the same ones, give "
+            f"another prefix, or start again with --overwrite"
+        )
+    return progress
+
+
+_DAMAGED: Final = "not a record of nmt-distill or nmt-backtranslate; start again with --overwrite"
+
+
+def write_record(path: Path, work: Work, facts: Mapping[str, Any], progress: Progress) -> None:
+    """Replace the record at once; OSError where that fails."""
+    content = {
+        "format": FORMAT,
+        "nmt": __version__,
+        "texts": [
+            {"source": str(part.source), "reference": None if part.reference is None else str(part.reference),
+             "lines": part.lines}
+            for part in work.texts.parts
+        ],
+        "models": [str(model) for model in work.models],
+        "facts": dict(facts),
+        "done": {"sizes": progress.sizes, "counts": progress.counts.to_json(), "is_whole": progress.is_whole},
+    }  # fmt: skip
+    with naming(path):
+        replace_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between the facts of two works, in words; what an older version did not know is left out."""
+    found = []
+    for name, value in new.items():
+        if name in old and old[name] != value:
+            is_content = str(value).startswith(_DIGEST)
+            found.append(f"{name} has different contents" if is_content else f"{name}: {old[name]!r} -> {value!r}")
+    return found
+
+
+def _search(decoding: DecodingConfig) -> dict[str, Any]:
+    names = [item.name for item in fields(decoding) if not OPTIONS[item.name].only_rounding]
+    found = {f"decoding.{name}": getattr(decoding, name) for name in names}
+    for key in names_of("file"):
+        if (path := getattr(decoding, key)) is not None:
+            found[f"decoding.{key}"] = _DIGEST + _sum_of_file(Path(path))
+    if decoding.language_model is not None:
+        found["decoding.language_model"] = _DIGEST + _sum_of_file(weights_of(decoding.language_model))
+    return found
+
+
+def _sum(model: Path) -> str:
+    return _sum_of_file(model / run_layout.WEIGHTS)
+
+
+def _sum_of_file(path: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({reason(error)})") from error
+    return digest.hexdigest()
+
+
+RECORD = "manifest.json"
+PARTIAL = ".partial"
+"""End of the names of files that are not whole yet."""
+
+
+class Output:
+    """The files of one work. Until all is done, they have temporary names in the same directory."""
+
+    def __init__(self, prefix: str, work: Work) -> None:
+        """Nothing is read or written yet; ConfigError or CheckpointError where the files are others that are needed."""
+        self.prefix = prefix
+        self._work = work
+        self.facts = work.facts()
+        self.record = Path(f"{prefix}.{RECORD}")
+        self.files = [Path(f"{prefix}.{language}") for language in work.languages]
+        self._partial = [path.with_name(path.name + PARTIAL) for path in self.files]
+        self._check_names()
+
+    def progress(self, *, overwrite: bool = False) -> Progress:
+        """The progress of the work, by the record; with `overwrite` it starts from nothing.
+
+        Raises:
+            ConfigError: the files belong to other work.
+            DataError: files with these names belong to no work, or would hide a .gz; or the record cannot be used.
+        """
+        found = None if overwrite else read_record(self.record, self.facts)
+        if found is not None:
+            return found
+        for path in self.files:
+            check_hides_no_packed(path)
+            if path.exists() and not overwrite:
+                raise DataError(f"{path}: exists already; give another prefix or --overwrite")
+        return Progress()
+
+    @contextlib.contextmanager
+    def writing(self, progress: Progress) -> Iterator[Writer]:
+        """Continue from this progress.
+
+        Raises DataError if another process writes the files, if recorded text is missing, or if writing fails.
+        """
+        with contextlib.ExitStack() as stack:
+            with _writing_errors(self.prefix):
+                self.record.parent.mkdir(parents=True, exist_ok=True)
+                streams = [stack.enter_context(_opened(path)) for path in self._partial]
+                _lock(streams[0], self.prefix)
+                self._save(progress)  # which may belong to other work
+                for stream, path, size in zip(streams, self._partial, progress.sizes, strict=True):
+                    _cut(stream, path, size)
+            yield Writer([*zip(streams, self._partial, strict=True)], progress, self._save)
+
+    def finish(self, progress: Progress) -> None:
+        """Give the files of finished work their names; after a kill in between, calling it again completes it.
+
+        Raises DataError if they do not match the record.
+        """
+        with _writing_errors(self.prefix):
+            for partial, path, size in zip(self._partial, self.files, progress.sizes, strict=True):
+                if partial.exists():
+                    partial.replace(path)
+                if not path.is_file() or path.stat().st_size != size:
+                    what = "has changed" if path.exists() else "is gone"
+                    raise DataError(f"{path}: {what} since {self.record} was written; start again with --overwrite")
+
+    def _save(self, progress: Progress) -> None:
+        """Write the progress to the record; the recorded text is already on disk."""
+        write_record(self.record, self._work, self.facts, progress)
+
+    def _check_names(self) -> None:
+        if not Path(self.prefix).name or self.prefix.endswith("/"):
+            raise ConfigError(f"{self.prefix}: is not a prefix of files, such as data/made")
+        inputs = [path for part in self._work.texts.parts for path in (part.source, part.reference) if path is not None]
+        for path in self.files:
+            check_not_packed(path)
+            for name in (path, Path(f"{path}.gz")):
+                if name.exists() and any(name.samefile(given) for given in inputs):
+                    raise ConfigError(f"{name}: is also the text to translate; choose another prefix")
+            check_no_part(path, models=self._work.models)
+            if path.is_dir():
+                raise DataError(f"{path}: is a directory; give another prefix")
+
+
+class Writer:
+    """Appends pairs, some at a time."""
+
+    def __init__(
+        self, files: Sequence[tuple[BinaryIO, Path]], progress: Progress, save: Callable[[Progress], object]
+    ) -> None:
+        self._files = files
+        self._progress = progress
+        self._save = save
+
+    def append(self, pairs: Iterable[tuple[str, str]], counts: Counts, *, is_last: bool) -> None:
+        """Write pairs, then record that so much, `counts` with these pairs, is done; DataError where that fails."""
+        texts = ["".join(f"{line}\n" for line in side).encode() for side in zip(*pairs, strict=True)]
+        for place, ((stream, path), text) in enumerate(zip(self._files, texts, strict=True)):
+            with _writing_errors(path):
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            self._progress.sizes[place] += len(text)
+        self._progress.counts, self._progress.is_whole = counts, is_last
+        with _writing_errors(self._files[0][1]):
+            self._save(self._progress)
+
+
+@contextlib.contextmanager
+def _writing_errors(path: Path | str) -> Iterator[None]:
+    """What cannot be written is a DataError, which names this file where the error itself names none."""
+    try:
+        with naming(path):
+            yield
+    except OSError as error:
+        raise DataError(f"{error.filename}: cannot be written ({reason(error)})") from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    stream = open(descriptor, "r+b")  # noqa: SIM115  (closed below)
+    try:
+        yield stream
+    finally:
+        with contextlib.suppress(OSError):  # a full disk, once more; the recorded text is already on disk
+            stream.close()
+
+
+def _cut(stream: BinaryIO, path: Path, size: int) -> None:
+    """Forget what was written after the record."""
+    if stream.seek(0, os.SEEK_END) < size:
+        raise DataError(f"{path}: is shorter than recorded; start again with --overwrite")
+    stream.truncate(size)
+    stream.seek(size)
+
+
+def _lock(stream: BinaryIO, prefix: str) -> None:
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise DataError(f"{prefix}: another process is writing it") from error
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):  # of a file system without locks
+            raise
+
 
 Translate = Callable[[Sequence[str]], Sequence[Made]]
 """What models make of some lines, in order."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nmt.library.values import Options
-    from nmt.synthetic.choice import Made
-    from nmt.synthetic.record import Progress, Work
+    from nmt.synthetic.corpus import Progress, Work
+    from nmt.synthetic.texts import Made
 
 PathLike = str | os.PathLike[str]
 Models = Translator | PathLike | Sequence[PathLike]
@@ -142,7 +142,7 @@ def _make(
     try:
         from nmt.config.options import changed_decoding
         from nmt.registry import TOKENIZERS
-        from nmt.synthetic.record import Work
+        from nmt.synthetic.corpus import Work
         from nmt.synthetic.texts import Texts, files_to_translate
 
         config = translator.config
@@ -173,9 +173,8 @@ def _done(
     told: Callable[[int, int], object] | None,
 ) -> SyntheticText:
     """Do the remaining work."""
-    from nmt.synthetic.choice import made
-    from nmt.synthetic.corpus import translate_corpus
-    from nmt.synthetic.output import Output
+    from nmt.synthetic.corpus import Output, translate_corpus
+    from nmt.synthetic.texts import made
 
     details: list[Literal["tokens"]] = ["tokens"] if work.as_tokens else []
 

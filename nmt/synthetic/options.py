@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from nmt.cli.progress import LinesBar
     from nmt.config import Config
     from nmt.interop.model_dir import LoadedModel
-    from nmt.synthetic.corpus import Translate
-    from nmt.synthetic.output import Output
-    from nmt.synthetic.record import Progress, Work
+    from nmt.synthetic.corpus import Output, Progress, Translate, Work
     from nmt.training.distributed import World
 
 TextsOf = Callable[["Config"], "list[tuple[Path, Path | None]]"]
@@ -56,7 +54,7 @@ def make(
     keep_more_kernels()
     # Imported late, so that --help and mistakes in the options do not load torch.
     from nmt.interop.ensemble import load_models
-    from nmt.synthetic.record import Work
+    from nmt.synthetic.corpus import Work
     from nmt.synthetic.texts import Texts
     from nmt.training.distributed import connected
 
@@ -96,8 +94,7 @@ class Command:
 
     def run(self, work: Work, models: Sequence[LoadedModel], prefix: str, *, overwrite: bool) -> int:
         """Do the remaining work; return the exit code."""
-        from nmt.synthetic.corpus import WINDOW, take_part, translate_corpus
-        from nmt.synthetic.output import Output
+        from nmt.synthetic.corpus import WINDOW, Output, take_part, translate_corpus
         from nmt.training.distributed import check_same
 
         output = Output(prefix, work)
@@ -130,7 +127,7 @@ class Command:
         from nmt.registry import SEARCHES
         from nmt.search import Translator
         from nmt.search.values import Detail, notes_of
-        from nmt.synthetic.choice import Made, made
+        from nmt.synthetic.texts import Made, made
 
         loaded, *others = models
         translator = Translator(

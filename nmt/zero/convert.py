@@ -28,10 +28,8 @@ from nmt.interop.run_layout import check_no_part
 from nmt.interop.weights_file import read_metadata
 from nmt.models.base import Seq2Seq
 from nmt.zero import settings, weights
-from nmt.zero.checkpoint import CONFIG, Checkpoint, read_checkpoint, scope_of
-from nmt.zero.hparams import PARAM_JSON, HyperParameters, read_hyper_parameters
-from nmt.zero.names import variables
-from nmt.zero.vocabulary import read_vocabulary, vocabulary_text
+from nmt.zero.checkpoint import CONFIG, Checkpoint, read_checkpoint, read_vocabulary, scope_of, vocabulary_text
+from nmt.zero.settings import PARAM_JSON, HyperParameters, read_hyper_parameters
 
 _SCOPE = "zero_scope"
 """Metadata beside the weights: the name before all variables."""
@@ -93,7 +91,7 @@ def from_zero(
     # Compared before anything is allocated: hyper-parameters can ask for any amount of memory.
     plan = planned_model(config, tokenizer, most_layers=len(found.variables), trusted=False)
     try:
-        weights.check_fit(variables(plan, shape["scope_name"]), found.variables)
+        weights.check_fit(weights.named_variables(plan, shape["scope_name"]), found.variables)
     except DataError as error:
         raise DataError(f"{found.path}: {error} (hyper-parameters: {', '.join(hyper.origins)})") from error
     except TypeError as error:

@@ -18,7 +18,7 @@ from nmt.cli.lines import line_count
 from nmt.cli.progress import LinesBar
 from nmt.errors import DataError
 from nmt.synthetic import corpus, distill
-from nmt.synthetic.output import Writer
+from nmt.synthetic.corpus import Writer
 from tests.conftest import HANGS
 from tests.terminal import COLUMNS, Terminal, terminal
 from tests.tiny_run import make_run

@@ -20,7 +20,7 @@ from nmt.cli import train, translate
 from nmt.config import load_config
 from nmt.data.prepare import prepare
 from nmt.library import translator
-from nmt.synthetic import corpus, distill, output
+from nmt.synthetic import corpus, distill
 from nmt.system import CpuClock
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Group, Position
@@ -130,14 +130,14 @@ def translate_run(arguments: list[str], tricks: dict[int, tuple[str, Any]] | Non
 def distill_run(arguments: list[str], kill_rank_0_after: int | None) -> int:
     """nmt-distill on each rank, in windows of 3 lines for each; rank 0 is killed after so many windows."""
     if kill_rank_0_after is not None and os.environ["RANK"] == "0":
-        append, windows = output.Writer.append, iter(range(1, 99))
+        append, windows = corpus.Writer.append, iter(range(1, 99))
 
         def killed(*given: Any, **options: Any) -> None:
             append(*given, **options)
             if next(windows) == kill_rank_0_after:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        output.Writer.append = killed  # type: ignore[method-assign]
+        corpus.Writer.append = killed  # type: ignore[method-assign]
     corpus.WINDOW = 3
     return distill.main([*arguments, "--device", "cpu"])
 

@@ -17,7 +17,7 @@ from nmt.interop import exported
 from nmt.interop.engine import file as engine_file
 from nmt.onnx_export import card
 from nmt.search import shortlist
-from nmt.synthetic import record
+from nmt.synthetic import corpus as record
 from nmt.training import state
 from tests.conftest import REPOSITORY
 from tests.console import call

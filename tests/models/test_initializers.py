@@ -15,7 +15,7 @@ from nmt.config.schema import ModelConfig
 from nmt.models import build_model, count_parameters
 from nmt.models.parts import initialize
 from nmt.registry import INITIALIZERS
-from nmt.zero.names import variables
+from nmt.zero.weights import named_variables
 
 H, E, V = 40, 24, 150
 
@@ -30,7 +30,7 @@ def weights(settings: ModelConfig) -> Iterator[tuple[str, Tensor]]:
     """The variables of the original system that an initializer fills, with their values."""
     torch.manual_seed(7)
     model = build_model(settings, V, V)
-    for name, parameter, view in variables(model, model.variable_scope):
+    for name, parameter, view in named_variables(model, model.variable_scope):
         last, value = name.rpartition("/")[2], view(parameter.detach())
         if last in ("b_0", "offset"):
             assert not value.any(), name

@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 
 from nmt.search.values import AT_LIMIT, LONGER, ScoredText
-from nmt.synthetic.choice import Made, chosen, made
+from nmt.synthetic.texts import Made, chosen, made
 
 TEXTS = ("ein Hund sieht den Mann", "der Hund sieht einen Mann", "der Hund", "der Hund sieht einen Mann")
 

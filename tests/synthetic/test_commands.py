@@ -21,7 +21,7 @@ from nmt.data import EOS
 from nmt.interop.model_dir import load_model
 from nmt.search.values import AT_LIMIT
 from nmt.synthetic import backtranslate, corpus, distill
-from nmt.synthetic.choice import SIMILARITIES
+from nmt.synthetic.texts import SIMILARITIES
 from tests.tiny_run import change_weights, make_run
 
 SOURCE = ["a b c", "", "d", "long@@ er b", "a c d b", "b", "c c", "d a", "a"]
@@ -156,13 +156,13 @@ def test_a_kill_and_the_same_command_again(
     arguments = ["--train", "text/train", "--source", "text/mono.gz", "--search", "sample", "-o"]
     program = (
         "import os, signal, sys\n"
-        "from nmt.synthetic import corpus, output\n"
+        "from nmt.synthetic import corpus\n"
         "corpus.WINDOW = 4\n"
-        "append = output.Writer.append\n"
+        "append = corpus.Writer.append\n"
         "def once(*a, **k):\n"
         "    append(*a, **k)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "output.Writer.append = once\n"
+        "corpus.Writer.append = once\n"
         "from nmt.synthetic.distill import main\n"
         "sys.exit(main())\n"
     )

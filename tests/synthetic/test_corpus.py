@@ -19,11 +19,8 @@ from nmt.config.schema import DecodingConfig
 from nmt.data.text import Policy
 from nmt.errors import ConfigError, DataError
 from nmt.search.values import AT_LIMIT, NOT_FINITE
-from nmt.synthetic.choice import Made
-from nmt.synthetic.corpus import translate_corpus
-from nmt.synthetic.output import Output
-from nmt.synthetic.record import Progress, Work
-from nmt.synthetic.texts import Texts
+from nmt.synthetic.corpus import Output, Progress, Work, translate_corpus
+from nmt.synthetic.texts import Made, Texts
 
 LINES = [f"line {number}" for number in range(11)] + ["", "fails", "   ", "too long", "\u2028 one line"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nmt import zero
 from nmt.config.schema import ModelConfig
 from nmt.models import build_model
-from nmt.zero.hparams import DEFAULTS
+from nmt.zero.settings import DEFAULTS
 from tests.console import call
 
 SPECIAL = ["<pad>", "<unk>", "<eos>"]

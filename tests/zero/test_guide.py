@@ -13,8 +13,7 @@ import pytest
 from nmt.config.schema import SECTIONS, Config
 from nmt.registry import OPTIMIZERS, SCHEDULES, TOKENIZERS
 from nmt.zero import settings
-from nmt.zero.hparams import DEFAULTS
-from nmt.zero.settings import SAME
+from nmt.zero.settings import DEFAULTS, SAME
 from tests.conftest import page_of
 from tests.console import call
 from tests.zero.files import tiny_hyper_parameters, tiny_model, write_checkpoint

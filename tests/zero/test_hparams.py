@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nmt.errors import ConfigError
-from nmt.zero.hparams import DEFAULTS, read_hyper_parameters
+from nmt.zero.settings import DEFAULTS, read_hyper_parameters
 
 
 def read(*arguments: str, beside: Path = Path("nowhere"), saved: str | None = None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from nmt.data import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.models import build_model
 from nmt.registry import CELLS
-from nmt.zero.vocabulary import read_vocabulary, vocabulary_text
+from nmt.zero.checkpoint import read_vocabulary, vocabulary_text
 from tests.console import call
 from tests.tiny_run import SOURCE_WORDS, TARGET_WORDS, make_run
 from tests.tiny_training import nmt_train, write_config, write_corpus
