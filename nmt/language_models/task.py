@@ -18,13 +18,12 @@ from torch import Tensor
 from nmt.config.schema import Config
 from nmt.data import Batch, Tokenizer, collate
 from nmt.data.prepare import known_files, make_tokenizer
-from nmt.data.streams import EncodedText, Rows, encode_text, windows
 from nmt.data.text import named_files
 from nmt.data.text_facts import ValidationFacts, facts_of_files
-from nmt.data.text_lines import TextLines
 from nmt.data.vocabulary import PAD
 from nmt.errors import ConfigError, DataError, counted, missing
 from nmt.language_models.scoring import score_lines, score_text
+from nmt.language_models.text import EncodedText, Rows, TextLines, encode_text, windows
 from nmt.limits import MOST
 from nmt.models import build_model
 from nmt.models.build import within

@@ -18,12 +18,12 @@ from safetensors.torch import load_file
 
 from nmt.cli import check, score, translate
 from nmt.config import load_config
-from nmt.data.streams import Rows, windows
 from nmt.interop.model_dir import load_model
 from nmt.interop.run_layout import WEIGHTS, last_step, step_dir
 from nmt.language_models import command as sample
 from nmt.language_models.scoring import Dynamic, Sampling, _drawn, score_text
 from nmt.language_models.task import STEPS, StreamLoss, Window, WindowBatch
+from nmt.language_models.text import Rows, windows
 from nmt.models import build_model
 from nmt.models.language_model import LanguageModel, LockedDropout, mixture_losses
 from nmt.models.parts import number_layers

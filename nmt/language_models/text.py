@@ -1,4 +1,4 @@
-"""A text as one stream of ids, cut into rows that are read side by side, window by window."""
+"""A text in ids: as one stream in rows that are read side by side, window by window, or as lines by themselves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.corpus import Ids, id_dtype
+from nmt.data.corpus import FlatSentences, Ids, Part, id_dtype
+from nmt.data.corpus import Rows as LineNumbers
 from nmt.data.text import read_lines
 from nmt.data.text import windows as windows_of
 from nmt.data.tokenizer import Tokenizer
@@ -96,3 +97,53 @@ def windows(length: int, *, steps: int, varied: bool, generator: np.random.Gener
     while ends[-1] < length:  # hardly ever: the windows drawn were short
         ends = np.append(ends, ends[-1] + max(SHORTEST, steps // 2))
     return np.append(ends[ends < length], length)
+
+
+@dataclass(frozen=True)
+class TextLines:
+    """What batches of lines are made of (`nmt.data.batching.Pairs`): source is what is read, target what comes next.
+
+    A line of n tokens has n + 1 of both: it is read after an end of line, and predicted with its own end.
+    """
+
+    source: FlatSentences
+    target: FlatSentences
+
+    @classmethod
+    def of(cls, text: EncodedText) -> TextLines:
+        """All lines of a text, empty ones too, which are their end alone."""
+        ends = np.flatnonzero(text.ids == EOS) + 1
+        target = FlatSentences.of(text.ids, np.diff(ends, prepend=0))
+        # The token before a line is the end of the one before.
+        before = np.append(np.asarray([EOS], text.ids.dtype), text.ids[:-1])
+        return cls(target._replace(ids=before), target)
+
+    def __len__(self) -> int:
+        return len(self.target.lengths)
+
+    @property
+    def source_lengths(self) -> NDArray[np.int32]:
+        """[N]"""
+        return self.source.lengths
+
+    @property
+    def target_lengths(self) -> NDArray[np.int32]:
+        """[N], the same."""
+        return self.target.lengths
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """One."""
+        return (Part(len(self), len(self.target.ids)),)
+
+    def lengths(self, rows: LineNumbers) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Of lines `rows` [B]: [B] each."""
+        return self.source_lengths[rows], self.target_lengths[rows]
+
+    def padded_source(self, rows: LineNumbers) -> NDArray[np.int64]:
+        """What is read of lines `rows` [B], PAD at the right: [B, T]."""
+        return self.source.padded(rows)
+
+    def padded_target(self, rows: LineNumbers) -> NDArray[np.int64]:
+        """What is predicted of lines `rows` [B], PAD at the right: [B, T]."""
+        return self.target.padded(rows)
