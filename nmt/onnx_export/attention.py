@@ -8,7 +8,6 @@ import numpy as np
 from onnx import TensorProto
 
 from nmt.onnx_export.graph import Term, op
-from nmt.onnx_export.units import tanh
 
 BASE = 10_000.0
 """Of rotary positions."""
@@ -21,7 +20,7 @@ def additive(query: Term, keys: Term, values: Term, score: Term, *, mask: Term, 
 
     Keys and values are [M, S, W], `mask` [M, S, 1], M being N, or 1 for all queries; `score` [W / heads].
     """
-    products = tanh(query.unsqueezed(1) + keys).reshape(0, 0, heads, -1) * score
+    products = op("Tanh", query.unsqueezed(1) + keys).reshape(0, 0, heads, -1) * score
     return _mixed(_sum(products, -1), values, mask=mask, heads=heads)
 
 

@@ -77,7 +77,7 @@ def export_onnx(
     if type(loaded.tokenizer) is not SentencePieceTokenizer:
         name = loaded.config.data.tokenizer
         raise ConfigError(f"data.tokenizer: '{name}' cannot be exported with ONNX graphs. Allowed: sentencepiece.")
-    lowered = lower(loaded.model, precision="fp32")
+    lowered = lower(loaded.model, precision="fp32", equations=True)
     encoder, step = models_of(lowered, precision=precision, vocabulary=loaded.model.target_vocab_size)
     weights = sum(map(_checked_size, (encoder, step)))
     files = {

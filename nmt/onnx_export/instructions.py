@@ -9,7 +9,7 @@ from typing import Final
 from nmt.interop.engine.program import Activation, Instruction, Op, Value
 from nmt.onnx_export.graph import Term, op
 from nmt.onnx_export.registers import Registers
-from nmt.onnx_export.units import UNITS, Operands, tanh
+from nmt.onnx_export.units import stepped
 from nmt.onnx_export.weights import Weights
 
 
@@ -30,12 +30,10 @@ class Emitter(ABC):
     def emit(self, one: Instruction) -> None:
         """The nodes of an instruction."""
         assert one.out is not None
-        if one.op in UNITS:
-            found = UNITS[one.op](self._operands(one))
-        elif one.op in _PLAIN:
-            found = _PLAIN[one.op](self, one)
-        else:
-            found = self.special(one)
+        if one.op == Op.EQUATION:
+            stepped(one, self.registers, self.weights)
+            return
+        found = _PLAIN[one.op](self, one) if one.op in _PLAIN else self.special(one)
         self.registers.write(one.out, found)
 
     def operand(self, one: Instruction, place: int) -> Term:
@@ -43,25 +41,6 @@ class Emitter(ABC):
         value = one.operands[place]
         assert value is not None
         return self.registers.read(value)
-
-    def _operands(self, one: Instruction) -> Operands:
-        def reader(place: int) -> Callable[[int], Term]:
-            def part(number: int) -> Term:
-                value = one.operands[place]
-                assert value is not None
-                return self.registers.read(value.part(number * one.n, one.n))
-
-            return part
-
-        return Operands(
-            reader(0),
-            reader(1),
-            reader(2),
-            lambda number: self.weights.vector(one.tensors[number]),
-            lambda number: number < len(one.tensors),
-            one.n,
-            one.p,
-        )
 
 
 def _linear(emitter: Emitter, one: Instruction) -> Term:
@@ -72,7 +51,7 @@ def _linear(emitter: Emitter, one: Instruction) -> Term:
         found = found + emitter.weights.vector(one.tensors[1])
     if one.p == Activation.RELU:
         return op("Relu", found)
-    return tanh(found) if one.p == Activation.TANH else found
+    return op("Tanh", found) if one.p == Activation.TANH else found
 
 
 def _norm(emitter: Emitter, one: Instruction) -> Term:
@@ -98,7 +77,7 @@ _PLAIN: Final[dict[Op, Callable[[Emitter, Instruction], Term]]] = {
     Op.ADD: lambda emitter, one: emitter.operand(one, 0) + emitter.operand(one, 1),
     Op.ADD_VECTOR: lambda emitter, one: emitter.operand(one, 0) + emitter.weights.vector(one.tensors[0]),
     Op.COPY: lambda emitter, one: emitter.operand(one, 0),
-    Op.TANH: lambda emitter, one: tanh(emitter.operand(one, 0)),
+    Op.TANH: lambda emitter, one: op("Tanh", emitter.operand(one, 0)),
     Op.SWIGLU: _swiglu,
     # of keys alone, for an attention that the engine computes from powers, and these graphs from the keys
     Op.POWERS: lambda emitter, one: emitter.operand(one, 0),

@@ -23,7 +23,9 @@ def graphs(model: Seq2Seq, *, precision: Any = "fp32") -> tuple[Any, Any]:
     """The two graphs of a model, which pass ONNX's own check."""
     from nmt.onnx_export.export import models_of
 
-    found = models_of(lower(model, precision="fp32"), precision=precision, vocabulary=model.target_vocab_size)
+    found = models_of(
+        lower(model, precision="fp32", equations=True), precision=precision, vocabulary=model.target_vocab_size
+    )
     for each in found:
         # shapes cannot be inferred for operators of ONNX Runtime's own
         onnx.checker.check_model(each, full_check=precision == "fp32")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from nmt.cells.lrn import LRN
 from nmt.cli import check, export, translate
 from nmt.data import EOS
 from nmt.data.batching import pad
@@ -19,6 +22,8 @@ from nmt.files import read_sums
 from nmt.interop.engine.compiled import compiled_engine
 from nmt.light import Translator
 from nmt.models.base import Seq2Seq
+from nmt.ops.recurrence import State
+from nmt.ops.unit import Unit
 from tests.interop.engine_models import BLOCKS, OTHERS, TRANSFORMER, UNITS, make_model, section
 from tests.onnx_export.models import Feed, Runner, example, followed, graphs, onnx, runner
 from tests.tiny_run import make_run
@@ -41,6 +46,43 @@ def check_same(model: Seq2Seq) -> None:
             np.testing.assert_allclose(results["attention"], weights, atol=1e-4)
             tokens = logits[:, 3:].argmax(1) + 3
             feed = followed(feed, results, tokens.numpy())
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnUnit(Unit):
+    """A unit as a plugin has it: h = max(a, 0.5 b - h') / (1 + exp(c) |h'|)."""
+
+    name = "own"
+    inputs = 3
+
+    def equation(self, x: Tensor, state: State, seen: State) -> State:
+        a, b, c = x.chunk(3, -1)
+        return (torch.maximum(a, 0.5 * b - seen[0]) / (1 + torch.exp(c) * torch.abs(state[0])),)
+
+
+class OwnCell(LRN):
+    """The cell of it."""
+
+    def unit(self) -> Any:
+        return OwnUnit()
+
+
+def with_own_cells() -> Seq2Seq:
+    model = make_model(section(cell="lrn"))
+    for module in model.modules():
+        if type(module) is LRN:
+            module.__class__ = OwnCell
+    return model
+
+
+def test_the_equation_of_a_plugins_unit() -> None:
+    check_same(with_own_cells())
+
+
+def test_an_equation_with_an_unknown_operation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OwnUnit, "equation", lambda self, x, state, seen: (torch.erf(state[0]),))
+    with pytest.raises(ConfigError, match="model.cell: the equation of its unit has erf, .* Allowed: abs, addcmul, "):
+        graphs(with_own_cells())
 
 
 @pytest.mark.parametrize(("cell", "options"), CELLS)

@@ -23,8 +23,10 @@ _ARCHITECTURES = (DeepNMT, RNNSearch, RNNSearchDeepAtt, Transformer)
 _DECODERS = {BlockDecoder: lower_block_decoder, DeepDecoder: lower_deep, ShallowDecoder: lower_shallow}
 
 
-def lower(model: Seq2Seq, *, precision: Precision) -> Lowered:
+def lower(model: Seq2Seq, *, precision: Precision, equations: bool = False) -> Lowered:
     """The programs and tensors of a model as a search runs it.
+
+    With `equations` a step of any unit is one instruction that has its equation, which the engine cannot run.
 
     Raises ConfigError for a class that the engine does not know, as one of a plugin.
     """
@@ -32,8 +34,8 @@ def lower(model: Seq2Seq, *, precision: Precision) -> Lowered:
         raise unknown(model, *_ARCHITECTURES, registry=MODELS)
     check_class(model.embeddings, Embeddings)
     registers, tensors, tables = list[Register](), Tensors(precision), model.embeddings
-    encode = Program(registers, tensors, space=Space.SOURCE, row=Space.ONE)
-    step = Program(registers, tensors, space=Space.STEP, row=Space.STEP)
+    encode = Program(registers, tensors, space=Space.SOURCE, row=Space.ONE, equations=equations)
+    step = Program(registers, tensors, space=Space.STEP, row=Space.STEP, equations=equations)
     if type(model.encoder) is BlockEncoder:
         encoded = lower_blocks(encode, model)
     else:

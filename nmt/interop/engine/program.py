@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from torch import Tensor
 
 from nmt.interop.engine.tensors import Tensors
+from nmt.ops.unit import Unit
 
 NONE: Final = 0xFFFFFFFF
 """A register or tensor that an instruction does not have."""
@@ -26,6 +27,8 @@ class Space(IntEnum):
 class Op(IntEnum):
     """Instructions by their numbers in the file."""
 
+    EQUATION = 0
+    """A whole step of a unit, as its equation has it; not in files, but for what has no instruction for each unit."""
     EMBED = 1
     LINEAR = 2
     NORM = 3
@@ -94,6 +97,8 @@ class Instruction(NamedTuple):
     n: int
     p: int
     f: float
+    unit: Unit | None = None
+    """Of EQUATION"""
 
 
 class Register(NamedTuple):
@@ -118,13 +123,17 @@ class Program:
     Emitting functions return where the result is: in `out`, or in a new register of the program's `space`.
     """
 
-    def __init__(self, registers: list[Register], tensors: Tensors, *, space: Space, row: Space) -> None:
+    def __init__(
+        self, registers: list[Register], tensors: Tensors, *, space: Space, row: Space, equations: bool = False
+    ) -> None:
         """
         Args:
             space: that of what is computed for all words of the source, or for all hypotheses.
             row: that of what a cell carries from step to step.
+            equations: whether a step of a unit is one instruction, EQUATION.
         """
         self.registers, self.tensors, self.space, self.row = registers, tensors, space, row
+        self.equations = equations
         self.instructions: list[Instruction] = []
 
     def new(self, width: int, space: Space | None = None) -> Value:
@@ -145,10 +154,11 @@ class Program:
         n: int | None = None,
         p: int = 0,
         f: float = 0.0,
+        unit: Unit | None = None,
     ) -> None:
         """One more instruction; n is by default the width of `out`."""
         width = n if n is not None else 0 if out is None else out.width
-        self.instructions.append(Instruction(op, out, operands, tuple(tensors), width, p, f))
+        self.instructions.append(Instruction(op, out, operands, tuple(tensors), width, p, f, unit))
 
     def apply(self, op: Op, out: Value, *operands: Value | None, vectors: Sequence[Tensor] = (), p: int = 0) -> None:
         """An instruction with these vectors, whose n is the width of `out`."""

@@ -20,6 +20,7 @@ from nmt.cells.ssru import SSRU
 from nmt.interop.engine.layers import unknown
 from nmt.interop.engine.program import Op, Program, Value
 from nmt.ops.recurrence import EPSILON, Recurrent
+from nmt.ops.unit import Unit
 from nmt.registry import CELLS
 
 _ATR_ACTIVATIONS: Final = {"none": 0, "output": 0, "state": 1, "candidate": 2}
@@ -28,7 +29,7 @@ _ATR_GATES: Final = {"twin": 0, "coupled": 1, "coupled_input": 2}
 
 def input_products(program: Program, x: Value, cells: Sequence[Cell[Any]]) -> list[Value]:
     """The input products of each of these cells, which read the same, by one matrix."""
-    known = [_known(cell) for cell in cells]
+    known = [_known(program, cell) for cell in cells]
     heights = [len(cell.input_weight) for cell in known]
     products = program.linear(x, [cell.input_weight for cell in known]).split(heights)
     for cell, own in zip(known, products, strict=True):
@@ -40,13 +41,20 @@ def input_products(program: Program, x: Value, cells: Sequence[Cell[Any]]) -> li
 
 def step(program: Program, cell: Cell[Any], x: Value, before: Value, after: Value) -> None:
     """One step of a cell from its input products `x`: the state `before` it gives the one `after`, or in its place."""
-    _STEPS[type(_known(cell))](program, cell, x, before, after)
+    known = _known(program, cell)
+    if not program.equations:
+        _STEPS[type(known)](program, cell, x, before, after)
+        return
+    unit = known.unit()
+    numbers = [program.tensors.vector([weight]) for weight in unit.weights]
+    program.emit(Op.EQUATION, after, x, before, tensors=numbers, n=cell.hidden_size, unit=unit)
 
 
 def output(program: Program, cell: Cell[Any], state: Value, *, out: Value | None = None) -> Value:
     """What a cell puts out in a state; without `out` where it already is, if it is there."""
     h = state.part(0, cell.hidden_size)
-    if type(cell) is ATR and cell.options.activation == "output":
+    unit = cell.unit()
+    if unit is not None and unit.tanh_output:
         out = out or program.new_row(cell.hidden_size)
         program.emit(Op.TANH, out, h)
         return out
@@ -56,10 +64,17 @@ def output(program: Program, cell: Cell[Any], state: Value, *, out: Value | None
     return out
 
 
-def _known(cell: Cell[Any]) -> UnitCell[Any]:
-    if type(cell) not in _STEPS or not isinstance(cell, UnitCell):
-        raise unknown(cell, *_STEPS, key="cell", registry=CELLS)
-    return cell
+def _known(program: Program, cell: Cell[Any]) -> UnitCell[Any]:
+    """A cell that has instructions or, where equations are enough, computes nothing but that of its unit."""
+    if isinstance(cell, UnitCell) and (type(cell) in _STEPS or (program.equations and _is_its_unit(cell))):
+        return cell
+    raise unknown(cell, *_STEPS, key="cell", registry=CELLS)
+
+
+def _is_its_unit(cell: UnitCell[Any]) -> bool:
+    methods = ("project", "step", "search_step", "sequence", "output")
+    own = [getattr(type(cell), name) is getattr(UnitCell, name) for name in methods]
+    return all(own) and type(cell.unit()).output is Unit.output
 
 
 def _recurrent(program: Program, h: Value, recurrent: Recurrent, out: Value, *, widths: Sequence[int]) -> None:
