@@ -20,7 +20,7 @@ from nmt.data.prepare import prepare
 from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.evaluation.metrics import build_metrics
 from nmt.tasks.translation import build_batches
-from nmt.training import doubts
+from nmt.training import doubts, update
 from nmt.training.doubts import (
     about_the_data,
     equal_translations,
@@ -227,8 +227,8 @@ def test_what_a_run_makes_doubtful_is_said_and_logged_and_it_ends_well(
 def test_an_explosion_and_equal_translations_are_said_in_a_run(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doubts, "EXPLODED", 0.0)
-    monkeypatch.setattr(doubts, "GROWTH", 0.0)
+    monkeypatch.setattr(update, "EXPLODED", 0.0)
+    monkeypatch.setattr(update, "GROWTH", 0.0)
     config = write_config(folder, training={"max_steps": 22, "validate_every": 22}, decoding={"max_length_offset": 0})
     data = folder / "dev.en"
     data.write_text("ba\n" * 8, encoding="utf-8")  # the same translation for the same line
