@@ -22,7 +22,7 @@ from tests.console import call
 from tests.serving.server_process import ServerProcess, started
 
 FOLDER = REPOSITORY / "nmt/pretrained"
-NAMES = ("en-de",)
+NAMES = ("de-en", "en-de")
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 
@@ -36,7 +36,9 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "text", "wanted"), [("en-de", "I am tired.", "Ich bin müde.")])
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"), [("en-de", "I am tired.", "Ich bin müde."), ("de-en", "Ich bin müde.", "I'm tired.")]
+)
 def test_python_and_commands_know_the_names(
     name: str, text: str, wanted: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: Path
 ) -> None:
@@ -80,11 +82,11 @@ def test_a_path_of_that_name_comes_first(tmp_path: Path, engine: Path) -> None:
 def test_an_unknown_name_lists_the_known_ones(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, engine: Path
 ) -> None:
-    with pytest.raises(nmt.CheckpointError, match=r"^en-fr: no such directory; .*; models by name: en-de$"):
+    with pytest.raises(nmt.CheckpointError, match=r"^en-fr: no such directory; .*; models by name: de-en, en-de$"):
         nmt.load("en-fr")
     assert call("nmt-translate", "en-fr") == 1
-    assert capsys.readouterr().err.rstrip().endswith("models by name: en-de")
-    with pytest.raises(EngineError, match=r"^en-fr: no such file; models by name: en-de$"):
+    assert capsys.readouterr().err.rstrip().endswith("models by name: de-en, en-de")
+    with pytest.raises(EngineError, match=r"^en-fr: no such file; models by name: de-en, en-de$"):
         Translator("en-fr", library=engine)
     with pytest.raises(EngineError, match="model.nmt"):
         Translator("folder/model.nmt", library=engine)

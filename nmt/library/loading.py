@@ -106,8 +106,8 @@ def load(
     Args:
         path: a run directory, a checkpoint in it, or output of nmt-average, nmt-convert or nmt-export; a list of them
             is an ensemble. With a file for the engine (`model.nmt`), or a list of such files, the engine translates
-            without torch. `en-de` is such a file, which comes with nmt (docs/pretrained.md); a path of that name comes
-            first.
+            without torch. `en-de` and `de-en` are such files, which come with nmt (docs/pretrained.md); a path of
+            such a name comes first.
         device: `cpu`, `cuda`, `cuda:1`, ..., or `auto`, which takes a GPU if there is one.
         precision: number format of the search, `fp32`, `bf16`, `int8`, or `auto`: the value in the model's
             configuration, by default bf16 if the hardware computes in it, else fp32.

@@ -56,7 +56,7 @@ def test_the_wheel_has_all_of_the_package(script: Any, library: bytes, tmp_path:
     with zipfile.ZipFile(path) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     own = {file.name for file in (REPOSITORY / "nmt/light").glob("*.py")} - {"sources.py"}
-    models = {"pretrained/en-de.nmt"}
+    models = {"pretrained/de-en.nmt", "pretrained/en-de.nmt"}
     assert {name for name in files if name.startswith("nmt_light/")} == {
         f"nmt_light/{name}" for name in (*own, *models, "libnmt_engine.so", "py.typed")
     }
