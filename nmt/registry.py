@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import importlib
+import inspect
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -91,3 +95,16 @@ def registrations() -> Iterator[tuple[Registry[Any], str, Any]]:
     for registry in [found for found in globals().values() if isinstance(found, Registry)]:
         for name, member in list(registry._members.items()):
             yield registry, name, member
+
+
+def field_docstrings(section: type) -> Iterator[tuple[str, str]]:
+    """The string below each annotated field of the class and its dataclass bases."""
+    for base in reversed(section.__mro__):
+        if dataclasses.is_dataclass(base):
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+            assert isinstance(body, ast.ClassDef)
+            for statement, after in zip(body.body, body.body[1:], strict=False):
+                if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                    text = after.value if isinstance(after, ast.Expr) else None
+                    if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                        yield statement.target.id, text.value

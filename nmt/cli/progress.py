@@ -1,4 +1,4 @@
-"""What is said while lines are translated, by a bar on a terminal, and afterwards: no problem stays unreported."""
+"""What is stated while lines are translated, by a bar on a terminal, and afterwards: no problem stays unreported."""
 
 from __future__ import annotations
 

@@ -6,13 +6,10 @@ docs/decoding_options.md holds; a test keeps them equal.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
 import re
 import sys
-import textwrap
-from collections.abc import Iterator
 from typing import Any, get_args, get_origin
 
 from nmt.config.schema import SECTIONS, Config, DecodingConfig
@@ -30,6 +27,7 @@ from nmt.registry import (
     TASKS,
     TOKENIZERS,
     Registry,
+    field_docstrings,
 )
 
 _INTRODUCTION = """# Configuration
@@ -122,7 +120,7 @@ def _at(option: Option, door: str) -> str:
 
 
 def _table(section: type, *, skip: Any = ()) -> str:
-    documented = dict(_field_docstrings(section))
+    documented = dict(field_docstrings(section))
     rows = ["| key | default | meaning |", "|---|---|---|"]
     for field in dataclasses.fields(section):
         if field.name not in skip:
@@ -154,19 +152,6 @@ def _shown(value: Any) -> str:
     if value is None:
         return "none"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
-
-
-def _field_docstrings(section: type) -> Iterator[tuple[str, str]]:
-    """The string below each annotated field of the class and its dataclass bases."""
-    for base in reversed(section.__mro__):
-        if dataclasses.is_dataclass(base):
-            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-            assert isinstance(body, ast.ClassDef)
-            for statement, after in zip(body.body, body.body[1:], strict=False):
-                if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                    text = after.value if isinstance(after, ast.Expr) else None
-                    if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                        yield statement.target.id, text.value
 
 
 def _first_line(documented: Any) -> str:

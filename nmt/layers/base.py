@@ -18,6 +18,7 @@ from nmt.errors import near_miss, shown
 from nmt.kernel_check import recurrences, verify_operations
 from nmt.models.parts import Dropout
 from nmt.ops.recurrence import product_type
+from nmt.registry import field_docstrings
 
 S = TypeVar("S")
 """The state of a unit: h, Tensor, or h and c, tuple[Tensor, Tensor]."""
@@ -49,14 +50,16 @@ class RecurrentLayers(nn.Module, Generic[S]):
     """The unit."""
 
     def __init_subclass__(cls) -> None:
-        """The signature names the unit's options; the help has its equations."""
+        """The signature names the unit's options; the help has its equations and what the options mean."""
         usual = list(inspect.signature(RecurrentLayers.__init__).parameters.values())[1:-1]  # without self, options
         own = [
             inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
             for field in fields(cls.cell.Options)
         ]
         cls.__signature__ = inspect.Signature([*usual, *own])  # type: ignore[attr-defined]
-        cls.__doc__ = f"{inspect.getdoc(cls.cell)}\n\n{cls.__doc__}"
+        options = [f"    {name}: {' '.join(text.split())}" for name, text in field_docstrings(cls.cell.Options)]
+        about = [inspect.getdoc(cls.cell), cls.__doc__, "\n".join(["Options:", *options]) if options else None]
+        cls.__doc__ = "\n\n".join(filter(None, about))
 
     def __init__(
         self,

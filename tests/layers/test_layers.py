@@ -335,6 +335,8 @@ def test_each_option_changes_the_outputs(unit: type[RecurrentLayers[Any]]) -> No
 
     usual = set(inspect.signature(SRU).parameters)
     assert inspect.signature(unit).parameters.keys() - usual == OPTIONS[unit].keys()
+    told = unit.__doc__ or ""
+    assert all(f"    {name}: " in told for name in OPTIONS[unit]) and "h = " in told
     for name, value in {"layer_norm": True, **OPTIONS[unit]}.items():
         assert not torch.allclose(outputs(**{name: value}), outputs(), atol=1e-4), name
 
