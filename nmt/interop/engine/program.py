@@ -28,7 +28,7 @@ class Op(IntEnum):
     """Instructions by their numbers in the file."""
 
     EQUATION = 0
-    """A whole step of a unit, as its equation has it; not in files, but for what has no instruction for each unit."""
+    """A step of a unit, as its equation has it, for exports without an instruction for each unit; not in files."""
     EMBED = 1
     LINEAR = 2
     NORM = 3
