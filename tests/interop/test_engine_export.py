@@ -17,9 +17,8 @@ from nmt.config.schema import DecodingConfig
 from nmt.data import EOS
 from nmt.errors import ConfigError
 from nmt.interop.engine.export import PRECISIONS
-from nmt.interop.engine.lowering import lower
+from nmt.interop.engine.lowering import lower, shared
 from nmt.interop.engine.program import Lowered, Op, Program, Register, Space
-from nmt.interop.engine.registers import shared
 from nmt.interop.engine.settings import settings_of
 from nmt.interop.engine.tensors import Precision, Tensors
 from nmt.models import DeepNMT, Linear, build_model

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple, cast
 from torch import nn
 
 from nmt.cells import Cell
-from nmt.interop.engine.embeddings import embed
 from nmt.interop.engine.encoders import Encoded, residual
-from nmt.interop.engine.layers import check_class, layer_norm, linear
+from nmt.interop.engine.layers import check_class, embed, layer_norm, linear
 from nmt.interop.engine.program import Activation, Op, Program, StateRegisters, Value
 from nmt.interop.engine.units import input_products, output, step
 from nmt.models.attention import AdditiveAttention, AttentionQuery

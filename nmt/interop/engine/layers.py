@@ -1,9 +1,10 @@
-"""Lowering of linear maps and norms, and the refusal of modules that are not known."""
+"""Lowering of embedding tables, linear maps and norms, and the refusal of modules that are not known."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from nmt.errors import ConfigError
@@ -37,6 +38,14 @@ def unknown(
     place = "" if kind.__module__.partition(".")[0] == "nmt" else f" of {kind.__module__.removeprefix(PREFIX)}"
     allowed = ", ".join(sorted(names))
     return ConfigError(f"model.{key}: the engine does not know the class {kind.__name__}{place}. Allowed: {allowed}.")
+
+
+def embed(program: Program, table: Tensor, bias: Tensor, *, factor: float, out: Value | None = None) -> Value:
+    """factor * (table[token] + bias), of zeros at the start of a target sentence."""
+    out = out or program.new(table.shape[1])
+    tensors = [program.tensors.matrix([table]), program.tensors.vector([bias])]
+    program.emit(Op.EMBED, out, tensors=tensors, f=float(torch.tensor(factor, dtype=torch.float32)))
+    return out
 
 
 def linear(

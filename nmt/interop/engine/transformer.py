@@ -8,9 +8,8 @@ from typing import cast
 from torch import nn
 
 from nmt.interop.engine.decoders import Decoded, state_registers
-from nmt.interop.engine.embeddings import embed
 from nmt.interop.engine.encoders import Encoded, bidirectional
-from nmt.interop.engine.layers import block_norm, check_class, linear
+from nmt.interop.engine.layers import block_norm, check_class, embed, linear
 from nmt.interop.engine.program import NONE, Activation, Op, Program, StateRegisters, Value
 from nmt.interop.engine.units import input_products, output, step
 from nmt.models.base import Seq2Seq
