@@ -18,9 +18,8 @@ from nmt.interop import exported, run_layout
 from nmt.interop.device import choose_device
 from nmt.interop.engine.opened import TAKEN_BY, is_engine_file
 from nmt.interop.facts import LongestSource, read_facts
-from nmt.interop.finite import check_finite
 from nmt.interop.stored_weights import Format, layout, on_device, type_problems, unpacked, value_problems
-from nmt.interop.weights_file import read_shapes, read_weights
+from nmt.interop.weights_file import check_finite, read_shapes, read_weights
 from nmt.kernel_check import Purpose, choose_kernels, use_verified_kernels
 from nmt.light.pretrained import or_named
 from nmt.models import build_model

@@ -1,4 +1,5 @@
-"""Files of weights (safetensors): read and written completely; damage is distinguished from temporary read errors."""
+"""Files of weights (safetensors), read and written completely: damage, also NaN and infinite values, is told from
+temporary read errors."""
 
 from __future__ import annotations
 
@@ -36,6 +37,9 @@ _TYPES = {
     "C64": torch.complex64,
 }
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
+_SHOWN = 3
+"""Tensors named in a message; there can be hundreds."""
+_LONGEST_NAME = 80
 
 
 class DamagedError(CheckpointError):
@@ -117,6 +121,32 @@ def parsed(file: Path, parse: Callable[[], T]) -> T:
         if is_out_of_memory(error) or isinstance(error, OSError | ImportError | UnreadableError):
             raise unreadable(file, error) from error
         raise DamagedError(f"{file}: damaged file ({printable(reason(error))})") from error
+
+
+def check_finite(weights: Mapping[str, Tensor], *, file: Path) -> None:
+    """Raise DamagedError, which names file, tensors and counts, if a value is NaN or infinite."""
+    if wrong := not_finite(weights):
+        shown = "; ".join(wrong[:_SHOWN])
+        rest = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+        raise DamagedError(f"{file}: {shown}{rest}")
+
+
+def not_finite(weights: Mapping[str, Tensor]) -> list[str]:
+    """Each tensor with values that are NaN or infinite, and how many, in words."""
+    found = [(name, _count(weight)) for name, weight in sorted(weights.items())]
+    return [
+        f"{printable(name[:_LONGEST_NAME])} contains NaN or infinite values ({count:,} of {weights[name].numel():,})"
+        for name, count in found
+        if count
+    ]
+
+
+def _count(weight: Tensor) -> int:
+    """How many values of a tensor are NaN or infinite."""
+    # The sum, read off in one pass, is finite only if all are; it can be infinite by itself, so then each is looked at.
+    if not weight.is_floating_point() or (weight.dtype.itemsize > 1 and bool(weight.sum().isfinite())):
+        return 0
+    return int((~weight.float().isfinite() if weight.dtype.itemsize < 2 else ~weight.isfinite()).sum())
 
 
 def write_weights(file: Path, weights: Mapping[str, Tensor], *, metadata: Mapping[str, str] | None = None) -> bytes:

@@ -30,9 +30,8 @@ from nmt.files import (
 )
 from nmt.interop import run_layout
 from nmt.interop.facts import FACTS, find_facts
-from nmt.interop.finite import check_finite
 from nmt.interop.new_model import check_output, whole_directory
-from nmt.interop.weights_file import parsed, read_shapes, write_weights
+from nmt.interop.weights_file import check_finite, parsed, read_shapes, write_weights
 
 
 def average_checkpoints(

@@ -21,9 +21,8 @@ from nmt.data.saved_tokenizer import has_checksums
 from nmt.errors import CheckpointError, DataError, NmtError, UnreadableError, missing
 from nmt.files import LARGEST_LOG, RefusedError, check_size, is_file, is_folder, is_there, open_model_file, reason
 from nmt.interop import run_layout
-from nmt.interop.finite import not_finite
 from nmt.interop.model_dir import planned_model, weight_differences
-from nmt.interop.weights_file import DamagedError, read_shapes, read_weights
+from nmt.interop.weights_file import DamagedError, not_finite, read_shapes, read_weights
 from nmt.training.checkpoint import OtherVersionError, read_checkpoint, trained_weights
 from nmt.training.logs import EVENTS
 from nmt.training.run_dir import changes

@@ -32,8 +32,7 @@ from nmt.files import (
     write_file,
 )
 from nmt.interop import run_layout
-from nmt.interop.finite import check_finite
-from nmt.interop.weights_file import DamagedError, parse_weights, parsed, write_weights
+from nmt.interop.weights_file import DamagedError, check_finite, parse_weights, parsed, write_weights
 from nmt.light.output import remove_leftovers
 from nmt.training.state import STATE_FORMAT, Ranking
 

@@ -17,9 +17,8 @@ from nmt.data.text_facts import ValidationFacts
 from nmt.errors import CheckpointError, ConfigError
 from nmt.interop import run_layout
 from nmt.interop.exported import check_trainable
-from nmt.interop.finite import check_finite
 from nmt.interop.model_dir import check_weights, config_file, find_model
-from nmt.interop.weights_file import read_shapes, read_weights
+from nmt.interop.weights_file import check_finite, read_shapes, read_weights
 from nmt.models.base import Seq2Seq
 from nmt.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
 from nmt.system import CpuClock
