@@ -23,9 +23,6 @@ from nmt.ops.recurrence import EPSILON, Recurrent
 from nmt.ops.unit import Unit
 from nmt.registry import CELLS
 
-_ATR_ACTIVATIONS: Final = {"none": 0, "output": 0, "state": 1, "candidate": 2}
-_ATR_GATES: Final = {"twin": 0, "coupled": 1, "coupled_input": 2}
-
 
 def input_products(program: Program, x: Value, cells: Sequence[Cell[Any]]) -> list[Value]:
     """The input products of each of these cells, which read the same, by one matrix."""
@@ -91,38 +88,18 @@ def _norm_parts(program: Program, a: Value, scale: Any, offset: Any, *, widths: 
         program.norm(part, own_scale, own_offset, epsilon=EPSILON, out=part)
 
 
-def _lrn(program: Program, cell: LRN, x: Value, before: Value, after: Value) -> None:
-    program.apply(Op.LRN, after, x, before, p=int(cell.options.tanh))
-
-
-def _olrn(program: Program, cell: OLRN, x: Value, before: Value, after: Value) -> None:
-    # of c, to which the option applies, not of h
-    program.apply(Op.OLRN, after, x, before, p=int(cell.options.tanh))
-
-
-def _sru(program: Program, cell: SRU, x: Value, before: Value, after: Value) -> None:
-    _memory(program, Op.SRU, cell, x, before, after, vectors=[cell.peephole_forget, cell.peephole_reset])
-
-
-def _ssru(program: Program, cell: SSRU, x: Value, before: Value, after: Value) -> None:
-    _memory(program, Op.SSRU, cell, x, before, after, vectors=[cell.forget_gate_bias])
-
-
-def _min_gru(program: Program, cell: MinGRU, x: Value, before: Value, after: Value) -> None:
-    vectors = [cell.update_gate_bias, cell.candidate_bias]
-    program.apply(Op.MIN_GRU, after, x, before, vectors=vectors, p=int(cell.options.positive))
-
-
-def _min_lstm(program: Program, cell: MinLSTM, x: Value, before: Value, after: Value) -> None:
-    vectors = [cell.forget_gate_bias, cell.input_gate_bias, cell.candidate_bias]
-    program.apply(Op.MIN_LSTM, after, x, before, vectors=vectors, p=int(cell.options.positive))
+def _without_matrices(program: Program, cell: UnitCell[Any], x: Value, before: Value, after: Value) -> None:
+    """A step of a unit that has vectors alone, in their order, and at most one option, a boolean."""
+    op, option = _WITHOUT_MATRICES[type(cell)]
+    p = 0 if option is None else int(getattr(cell.options, option))
+    _memory(program, op, cell, x, before, after, vectors=cell.unit().vectors, p=p)
 
 
 def _atr(program: Program, cell: ATR, x: Value, before: Value, after: Value) -> None:
     u = program.new_row(cell.hidden_size)
     _recurrent(program, before, cell.recurrent, u, widths=[u.width])
-    p = _ATR_ACTIVATIONS[cell.options.activation] + 3 * _ATR_GATES[cell.options.gates]
-    program.apply(Op.ATR, after, x, before, u, vectors=[cell.recurrent_bias], p=p)
+    activation, gates = cell.unit().numbers
+    program.apply(Op.ATR, after, x, before, u, vectors=[cell.recurrent_bias], p=activation + 3 * gates)
 
 
 def _rnn(program: Program, cell: RNN, x: Value, before: Value, after: Value) -> None:
@@ -165,21 +142,26 @@ def _lstm(program: Program, cell: LSTM, x: Value, before: Value, after: Value) -
 def _memory(
     program: Program, op: Op, cell: Any, x: Value, before: Value, after: Value, *more: Value, vectors: Any, p: int = 0
 ) -> None:
-    """A step whose state has two parts; n is the width of one."""
+    """A step whose state may have two parts; n is the width of one."""
     numbers = [program.tensors.vector([vector]) for vector in vectors]
     program.emit(op, after, x, before, *more, tensors=numbers, n=cell.hidden_size, p=p)
 
 
+_WITHOUT_MATRICES: Final[dict[type, tuple[Op, str | None]]] = {
+    LRN: (Op.LRN, "tanh"),
+    MinGRU: (Op.MIN_GRU, "positive"),
+    MinLSTM: (Op.MIN_LSTM, "positive"),
+    OLRN: (Op.OLRN, "tanh"),  # of c, not of h
+    SRU: (Op.SRU, None),
+    SSRU: (Op.SSRU, None),
+}
+"""For each cell its instruction, and the option that is p."""
+
 _STEPS: Final[dict[type, Callable[[Program, Any, Value, Value, Value], None]]] = {
+    **dict.fromkeys(_WITHOUT_MATRICES, _without_matrices),
     ATR: _atr,
     GRU: _gru,
-    LRN: _lrn,
     LSTM: _lstm,
-    MinGRU: _min_gru,
-    MinLSTM: _min_lstm,
-    OLRN: _olrn,
     RNN: _rnn,
-    SRU: _sru,
-    SSRU: _ssru,
 }
 """By exact class, because a subclass may compute something else."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from nmt.ops.unit import GateValues, Unit, Update, register
 
 Activation = Literal["none", "output", "state", "candidate"]
 Gates = Literal["twin", "coupled", "coupled_input"]
+
+_ACTIVATIONS: Final = {"none": 0, "output": 0, "state": 1, "candidate": 2}
+_GATES: Final = {"twin": 0, "coupled": 1, "coupled_input": 2}
 
 
 @register("atr")
@@ -32,6 +35,11 @@ class ATR(Unit):
 
     activation: Activation = "none"
     gates: Gates = "twin"
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """Activation and gates as step.h has them, for kernels and the engine; neither applies the tanh of `output`."""
+        return _ACTIVATIONS[self.activation], _GATES[self.gates]
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
         update = self._update(x, seen)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from torch import Tensor
 
 from nmt.ops.atr import ATR
 from nmt.ops.native import kernel
 from nmt.ops.native.unit_kernel import OneProductKernel
 from nmt.ops.unit import Step, rows_of
-
-_ACTIVATIONS: Final = {"none": 0, "output": 0, "state": 1, "candidate": 2}
-_GATES: Final = {"twin": 0, "coupled": 1, "coupled_input": 2}
-"""The numbers of activations and gates in native.c; the caller applies the tanh of `output`."""
 
 
 class ATRKernel(OneProductKernel[ATR]):
@@ -22,10 +16,6 @@ class ATRKernel(OneProductKernel[ATR]):
     saved_widths = (1,)
     written_widths = (1,)
 
-    @property
-    def _design(self) -> tuple[int, int]:
-        return _ACTIVATIONS[self.unit.activation], _GATES[self.unit.gates]
-
     def forward(self, step: Step) -> None:
         t, x, before, after, mask = step
         product, (_, batch, hidden, dtype, _) = self.saved[0][t], self.sizes
@@ -33,7 +23,7 @@ class ATRKernel(OneProductKernel[ATR]):
         run = kernel("atr_forward", dtype)
         run(
             *(*rows_of(x), product, self.parameters[0][0], *rows_of(mask)),
-            *(before.parts, after.parts, after.operand, hidden, batch, hidden, *self._design),
+            *(before.parts, after.parts, after.operand, hidden, batch, hidden, *self.unit.numbers),
         )
 
     def backward(
@@ -45,6 +35,6 @@ class ATRKernel(OneProductKernel[ATR]):
         run(
             *(*rows_of(x), self.saved[0][t], self.parameters[0][0], *rows_of(mask)),
             *(before.parts, after.parts, hidden, *rows_of(d_output)),
-            *(gradient, *rows_of(dx), written, batch, hidden, *self._design),
+            *(gradient, *rows_of(dx), written, batch, hidden, *self.unit.numbers),
         )
         self.add_backward(0, written, to=gradient[0])
