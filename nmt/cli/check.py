@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli.arguments import RUN
 from nmt.cli.common import EXIT_FAILURE, add_plugins, execute, make_parser
 from nmt.errors import CheckpointError, counted, printable
-from nmt.interop.engine.opened import is_engine_file
+from nmt.interop.engine.opened import FileCheck, check_file, is_engine_file
 
 if TYPE_CHECKING:
     from nmt.interop.check_export import ExportCheck
-    from nmt.interop.engine.check import FileCheck
     from nmt.training.check_run import RunCheck
 
 DESCRIPTION = """Verify run directories, exported folders and files for the engine: checksums of checkpoints,
@@ -61,8 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _checked(path: Path, plugins: Sequence[str]) -> tuple[list[str], dict[str, Any], list[str]]:
     """The problems found at `path`, and the findings for programs and for people."""
     if is_engine_file(path):
-        from nmt.interop.engine.check import check_file
-
         file = check_file(path)
         return file.problems, _exported_record("file", file.file, file), _file_lines(file)
     # Imported late, because they import torch.
