@@ -274,3 +274,9 @@ def test_from_python(folder: Path) -> None:
     assert seen[0] == (0, 9) and seen[-1] == (9, 9)
     assert written("same") == written("made") and again.pairs == 18
     assert back.files == (Path("back.en"), Path("back.de")) and [source for source, _ in written("back")] == MONO
+
+
+def test_the_module_that_earlier_pages_name() -> None:
+    command = [sys.executable, "-m", "nmt.cli.distill", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"nmt-distill {nmt.__version__}\n")
