@@ -190,6 +190,7 @@ def test_differences_are_marked_word_by_word(visit: Visit) -> None:
 def test_a_click_shows_attention_and_memory(visit: Visit) -> None:
     row = visit.page.locator('.row[data-place="0"]')
     row.locator(".line.source").click()
+    row.locator(".map rect").first.wait_for(state="attached")
     assert row.locator(".map rect").count() > 5
     titles = row.locator(".panel option").all_inner_texts()
     assert titles == [
