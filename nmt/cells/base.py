@@ -5,7 +5,7 @@ A unit of your own needs only __init__, project and step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
 
@@ -427,20 +427,24 @@ def orthogonal_blocks_(weight: Tensor) -> None:
 AnyCell = Cell[Any] | DroppedCell[Any]
 
 
-def both_directions(ahead: AnyCell, back: AnyCell, x: Tensor, mask: Tensor | None) -> tuple[Tensor, list[Any]]:
-    """`ahead` over x [B, T, D] from the first time step to the last and `back` the other way, both from zeros.
+def both_directions(
+    ahead: AnyCell, back: AnyCell, x: Tensor, mask: Tensor | None, *, first: Sequence[Any] | None = None
+) -> tuple[Tensor, list[Any]]:
+    """`ahead` over x [B, T, D] from the first time step to the last and `back` the other way, from the states `first`
+    of both, or from zeros.
 
     Rows keep their state where mask [B, T] is false. Returns the outputs [B, T, 2H] in input order, those of `ahead`
     first, and the last state computed of each.
     """
-    if not use_native(x):  # on a GPU both may be one launch
-        (first, projection), (second, back_projection) = ((cell.unit(), cell.projection()) for cell in (ahead, back))
-        if first is not None and projection is not None and second is not None and back_projection is not None:
-            directions = Direction(first, projection), Direction(second, back_projection)
-            if (found := bidirectional(*directions, x, mask=mask)) is not None:
-                return found.outputs, [
-                    cell.State(*state) for cell, state in zip((ahead, back), found.last, strict=True)
-                ]
-    outputs, last = ahead.layer(x, mask=mask)
-    back_outputs, back_last = back.layer(x, mask=mask, reverse=True)
+    if first is None and not use_native(x):  # on a GPU both may be one launch
+        directions = [
+            Direction(unit, projection)
+            for cell in (ahead, back)
+            if (unit := cell.unit()) is not None and (projection := cell.projection()) is not None
+        ]
+        found = bidirectional(directions[0], directions[1], x, mask=mask) if len(directions) == 2 else None
+        if found is not None:
+            return found.outputs, [ahead.State(*found.last[0]), back.State(*found.last[1])]
+    outputs, last = ahead.layer(x, first and first[0], mask)
+    back_outputs, back_last = back.layer(x, first and first[1], mask, reverse=True)
     return torch.cat([outputs, back_outputs], -1), [last, back_last]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -50,14 +50,19 @@ class RecurrentLayers(nn.Module, Generic[S]):
     """The unit."""
 
     def __init_subclass__(cls) -> None:
-        """The signature names the unit's options; the help has its equations and what the options mean."""
+        """The signature names the unit's options; the help has its equations and, where there is source code, what the
+        options mean."""
+        if "cell" not in vars(cls):
+            return
         usual = list(inspect.signature(RecurrentLayers.__init__).parameters.values())[1:-1]  # without self, options
         own = [
             inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
             for field in fields(cls.cell.Options)
         ]
         cls.__signature__ = inspect.Signature([*usual, *own])  # type: ignore[attr-defined]
-        options = [f"    {name}: {' '.join(text.split())}" for name, text in field_docstrings(cls.cell.Options)]
+        options: list[str] = []
+        with contextlib.suppress(OSError, TypeError):  # a class of a notebook, or of a package without its sources
+            options = [f"    {name}: {' '.join(text.split())}" for name, text in field_docstrings(cls.cell.Options)]
         about = [inspect.getdoc(cls.cell), cls.__doc__, "\n".join(["Options:", *options]) if options else None]
         cls.__doc__ = "\n\n".join(filter(None, about))
 
@@ -139,30 +144,22 @@ class RecurrentLayers(nn.Module, Generic[S]):
         if x.is_cuda:
             verify_operations(self._operations, device=x.device)
         last: list[Any] = []
+        cells: Any = self.cells
         for layer in range(self.num_layers):
-            x, states = self._layer(layer, x, batch.mask, first)
+            if layer:
+                x = self.dropouts[layer - 1](x)
+            if not self.bidirectional:
+                x, one = cells[layer].layer(x, first and first[layer], batch.mask)
+                states = [one]
+            else:
+                ahead, back = cells[2 * layer : 2 * layer + 2]
+                both = first and first[2 * layer : 2 * layer + 2]
+                x, states = both_directions(ahead, back, x, batch.mask, first=both)
             x = x.to(dtype)  # for fp16 and with layer norm the output of a cell may be fp32
             last += states
         outputs, parts = batch.restored(x, list(map(torch.stack, zip(*last, strict=True))))
         state = parts[0].to(dtype) if len(parts) == 1 else tuple(part.to(dtype) for part in parts)
         return outputs, cast("S", state)
-
-    def _layer(
-        self, layer: int, x: Tensor, mask: Tensor | None, first: Sequence[Any] | None
-    ) -> tuple[Tensor, Sequence[Any]]:
-        """Run one layer: the outputs [B, T, R H] and the last state of each direction."""
-        if layer:
-            x = self.dropouts[layer - 1](x)
-        cells: Any = self.cells
-        if not self.bidirectional:
-            outputs, last = cells[layer].layer(x, first and first[layer], mask)
-            return outputs, [last]
-        ahead, back = cells[2 * layer], cells[2 * layer + 1]
-        if first is None:
-            return both_directions(ahead, back, x, mask)
-        outputs, last = ahead.layer(x, first[2 * layer], mask)
-        back_outputs, back_last = back.layer(x, first[2 * layer + 1], mask, reverse=True)
-        return torch.cat([outputs, back_outputs], -1), [last, back_last]
 
     def _first_states(self, hx: S, batch: Batch) -> list[Any]:
         """The initial state of each cell."""

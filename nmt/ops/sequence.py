@@ -114,7 +114,7 @@ def bidirectional(ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor 
     Outputs have the type of the products.
     """
     units = [ahead.unit, back.unit]
-    if use_native(x) or x.numel() == 0 or ahead.unit.design != back.unit.design:
+    if x.numel() == 0 or ahead.unit.design != back.unit.design:
         return None
     kinds = kernels_of("bidirectional", *units, like=x)
     if not kinds:

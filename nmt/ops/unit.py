@@ -86,7 +86,7 @@ class Unit:
 
     def output(self, h: Tensor) -> Tensor:
         """Its output, [..., H], when its state has this h."""
-        return h
+        return torch.tanh(h) if self.tanh_output else h
 
     @property
     def tanh_output(self) -> bool:

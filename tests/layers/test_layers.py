@@ -7,6 +7,7 @@ import inspect
 import pickle
 import subprocess
 import sys
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -409,6 +410,20 @@ def test_each_call_asks_for_the_kernels_it_needs(monkeypatch: pytest.MonkeyPatch
         each.to(FAKE_GPU)(tensor(B, T, D).to(FAKE_GPU))
     needed = ("bidirectional lrn", "sequence lrn"), ("sequence lstm tanh", "lstm_layer"), ()
     assert asked == [(operations, FAKE_GPU.type) for operations in needed]
+
+
+def test_layers_of_a_unit_of_ones_own_need_no_source_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a notebook; then the help does not say what the options mean."""
+    code = (
+        "from dataclasses import dataclass\nfrom nmt import cells, layers\nclass Base(layers.RecurrentLayers): ...\n"
+        "@dataclass(frozen=True, kw_only=True)\nclass Options:\n    tanh: bool = False\n    'A meaning.'\n"
+        "class Cell(cells.LRN):\n    Options = Options\nclass Own(Base):\n    cell = Cell\n"
+    )
+    notebook = types.ModuleType("a_notebook")
+    monkeypatch.setitem(sys.modules, notebook.__name__, notebook)
+    exec(code, vars(notebook))
+    assert notebook.Own(D, H, tanh=True).options.tanh
+    assert "tanh" in inspect.signature(notebook.Own).parameters and "Options:" not in notebook.Own.__doc__
 
 
 def test_importing_nmt_imports_no_torch_and_has_layers() -> None:

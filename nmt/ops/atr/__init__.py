@@ -62,9 +62,6 @@ class ATR(Unit):
             f = 1 - i if self.gates == "coupled_input" else torch.sigmoid(x - q)
         return Update(torch.tanh(x) if self.activation == "candidate" else x, i, f)
 
-    def output(self, h: Tensor) -> Tensor:
-        return torch.tanh(h) if self.tanh_output else h
-
     @property
     def tanh_output(self) -> bool:
         return self.activation == "output"
