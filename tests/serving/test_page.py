@@ -233,6 +233,24 @@ def test_it_tries_again_when_the_queue_was_full(opened: Any, server: ServerProce
         assert all("503" in complaint for complaint in seen.problems)  # of the browser itself
 
 
+def test_it_opens_when_the_server_answers_again(opened: Any, server: ServerProcess) -> None:
+    with Visit(opened) as seen:
+        asked: list[str] = []
+
+        def gone_once(route: Any) -> None:
+            asked.append(route.request.url)
+            if len(asked) > 1:
+                route.continue_()
+            else:  # a proxy's page instead of the server's answer
+                route.fulfill(status=200, content_type="text/html", body="<h1>Bad gateway</h1>")
+
+        seen.page.route("**/health", gone_once)
+        seen.page.goto(server.base)
+        expect(seen.page.locator("#status")).to_have_text("The server does not answer.")
+        expect(seen.page.locator("#status")).to_have_text("Ready")
+        assert len(asked) == 2 and seen.problems == []
+
+
 def test_a_key_is_asked_for_and_kept_in_memory_alone(opened: Any, exported: Exported) -> None:
     with (
         started(exported.file, environment={"NMT_API_KEY": "right"}) as locked,

@@ -8,18 +8,19 @@ const door = (() => {
     return Object.assign(new Error(message), { seconds });
   }
 
-  async function answerOf(path, options) {
+  /* The answer to a request and its JSON; an error has `seconds` where one should try again after that time. */
+  async function asked(path, options) {
     try {
-      return await fetch(path, options);
+      const answer = await fetch(path, options);
+      return [answer, await answer.json()];
     } catch (error) {
       if (options?.signal?.aborted) throw error;
-      throw failure("The server does not answer.", path === "health" ? 3 : 0);
+      throw failure("The server does not answer.", path === "health" ? 3 : 0); // or another one does, in its place
     }
   }
 
-  /* An error has `seconds` where one should try again after that time. */
   async function open() {
-    const health = await (await answerOf("health")).json();
+    const [, health] = await asked("health");
     if (health.status !== "ready") throw failure(`The server is ${health.status}.`, 1);
     const [from, to] = [health.source_language, health.target_language].map((code) => (code === "?" ? "" : code));
     return { from, to, most: health.max_beam_size };
@@ -27,8 +28,7 @@ const door = (() => {
 
   async function translate(text, options, signal) {
     const headers = { "Content-Type": "application/json", ...(key && { Authorization: `Bearer ${key}` }) };
-    const answer = await answerOf("translate", { method: "POST", headers, body: JSON.stringify({ text, ...options }), signal });
-    const found = await answer.json();
+    const [answer, found] = await asked("translate", { method: "POST", headers, body: JSON.stringify({ text, ...options }), signal });
     if (answer.ok) return found.translations;
     if (answer.status === 401) {
       byId("access").hidden = false;
