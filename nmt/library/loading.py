@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import re
@@ -10,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from nmt.errors import ConfigError, refused, shown
+from nmt.errors import ConfigError, refused, say_once, shown
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.translator import Translator
 from nmt.system import (
@@ -42,9 +41,9 @@ def path_of(value: object, name: str) -> str:
 
 
 SPINNING = (
-    "torch was imported before nmt.load, so its threads spin while they wait: on an idle machine a sentence takes 33 "
-    "instead of 57 ms, beside a busy process at least 2.6 times as long (docs/benchmarks/latency.md). Call nmt.load "
-    "first, or set GOMP_SPINCOUNT=1000 OMP_WAIT_POLICY=PASSIVE for the program"
+    "torch was imported before nmt.load, so its threads spin while they wait: a sentence takes at least 2.6 times as "
+    "long next to a busy process, but 33 instead of 65 ms on an idle machine (docs/benchmarks/latency.md). Call "
+    "nmt.load first, or set GOMP_SPINCOUNT=1000 OMP_WAIT_POLICY=PASSIVE for the program"
 )
 
 _log = logging.getLogger(__name__)
@@ -79,13 +78,7 @@ def prepare_search(device: str) -> None:
     cores = usable_cores()
     if "OMP_NUM_THREADS" not in os.environ and cores < min(available_cores(), torch.get_num_threads()):
         torch.set_num_threads(cores)
-    warn_once(SPINNING)
-
-
-@functools.cache
-def warn_once(message: str) -> None:
-    """Log a warning, once in this process."""
-    _log.warning("%s", message)
+    say_once(_log, SPINNING)
 
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
@@ -127,7 +120,7 @@ def load(
         "plugins": [path_of(plugin, "plugins") for plugin in several(plugins)],
     }
     if worker is not None:
-        warn_once("worker: has no effect any more, because every model computes in the process that loads it")
+        say_once(_log, "worker: has no effect any more, because every model computes in the process that loads it")
     if are_engine_files(arguments["paths"]):
         from nmt.library.light import EngineFiles
 

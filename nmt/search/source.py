@@ -14,7 +14,7 @@ from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer
 from nmt.data.sentences import Lines, splitter_of
 from nmt.data.tokenizer import Span, on_one_line, word_spans
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, say_once
 from nmt.light.options import AUTO, NONE
 from nmt.light.splitter import Splitter
 from nmt.search.kept import Kept, KeptLine
@@ -84,7 +84,7 @@ class Parts:
             if decoding.split not in (AUTO, NONE):
                 raise ConfigError(f"decoding.split: {error}") from None
             if self._splits:
-                _say_once(f"decoding.split: lines are not split into sentences: {error}")
+                say_once(_log, f"decoding.split: lines are not split into sentences: {error}")
             self._splits = False
             return
         self._always = decoding.split == "sentences"
@@ -172,15 +172,6 @@ class Parts:
             place += len(unit)
         texts = [(place, "".join(group)) for place, group in groups]
         return [(place + len(text) - len(text.lstrip()), text.strip()) for place, text in texts]
-
-
-_said: set[str] = set()
-
-
-def _say_once(message: str) -> None:
-    if message not in _said:
-        _said.add(message)
-        _log.warning("%s", message)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import nmt
 from nmt.cli import average, evaluate, export, score, translate
 from nmt.data.matching import is_in_text
 from nmt.data.sentences import splitter_of
+from nmt.errors import say_once
 from nmt.interop.facts import TrainingFacts, write_facts
 from nmt.light import Translator
 from tests.compiled import needed_engine
@@ -264,7 +265,7 @@ def test_without_a_c_compiler_lines_are_translated_as_a_whole_and_that_is_said(
         raise nmt.ConfigError("splitting text into sentences, which C does, cannot be compiled here: no compiler")
 
     monkeypatch.setattr("nmt.search.source.splitter_of", missing)
-    monkeypatch.setattr("nmt.search.source._said", set())
+    say_once.cache_clear()
     with nmt.load(models["one path"]) as model:
         assert model.translate([LINE, LINE])[0].text == models["one"].translate(LINE, split="none").text
         assert sum("lines are not split into sentences" in record.message for record in caplog.records) == 1
