@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.compiling import BuildError
+from nmt.errors import counted
 from nmt.files import new_directory
 from nmt.light.output import DAY, is_abandoned, remove
 
@@ -90,7 +91,7 @@ def _progress(total: int, directory: Path) -> Iterator[Callable[[], object]]:
     if sys.stderr is None:  # there is no place for the message
         yield lambda: None
     elif not sys.stderr.isatty():
-        print(f"{what}: {total} files, kept in {directory}", file=sys.stderr, flush=True)
+        print(f"{what}: {counted(total, 'file')}, kept in {directory}", file=sys.stderr, flush=True)
         yield lambda: None
     else:
         from tqdm import tqdm  # late: it is seldom needed
