@@ -72,7 +72,9 @@ class Registry(Generic[T]):
 
 CELLS: Registry[Any] = Registry("cell", "nmt.cells")
 INITIALIZERS: Registry[Any] = Registry("initializer", "nmt.cells")
-MODELS: Registry[Any] = Registry("architecture", "nmt.models", "nmt.tagging.model", "nmt.classification.model")
+MODELS: Registry[Any] = Registry(
+    "architecture", "nmt.models", "nmt.language_models.model", "nmt.tagging.model", "nmt.classification.model"
+)
 TOKENIZERS: Registry[Any] = Registry(
     "tokenizer", "nmt.data.sentencepiece", "nmt.data.whitespace", "nmt.tagging.tokenizers"
 )

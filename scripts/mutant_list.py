@@ -36,6 +36,7 @@ _FURTHER = {
     "models": ("tests/search",),
     "onnx_export": ("tests/cli/test_export.py", "tests/interop"),
     "ops": ("tests/cells", "tests/models"),
+    "other_tasks": ("tests/classification", "tests/language_models", "tests/tagging"),
     "search": ("tests/cli",),
     "tasks": ("tests/training", "tests/cli"),
     "training": ("tests/distributed", "tests/cli/test_train.py"),

@@ -13,8 +13,8 @@ from nmt.config import dump, load_config
 from nmt.data import Tokenizer, Vocabulary, WhitespaceTokenizer
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.interop import run_layout
+from nmt.language_models.model import LanguageModel
 from nmt.models import build_model
-from nmt.models.language_model import LanguageModel
 from tests.tiny_run import TARGET_WORDS
 
 

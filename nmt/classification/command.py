@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import add_model
 from nmt.cli.common import execute, make_parser, say
-from nmt.cli.labelling import Labelling, add_general, add_text
 from nmt.errors import counted
+from nmt.other_tasks.labelling import Labelling, add_general, add_text
 
 if TYPE_CHECKING:
     import torch

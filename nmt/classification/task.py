@@ -33,8 +33,8 @@ from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import DataError, counted
 from nmt.files import reason, replace_text
 from nmt.models import build_model
+from nmt.other_tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
 from nmt.registry import TASKS, TOKENIZERS
-from nmt.tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
 from nmt.training.distributed import World
 from nmt.training.losses import BatchLoss, Loss, cross_entropy
 from nmt.training.run_dir import write_lines

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.data import EOS, PAD, UNK, Tokenizer, batch_lines, pad, restore_order
 from nmt.data.text import windows
-from nmt.models.language_model import LanguageModel, States
+from nmt.language_models.model import LanguageModel, States
 from nmt.search.reading import LineScore
 
 LINES = 2000

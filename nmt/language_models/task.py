@@ -22,17 +22,17 @@ from nmt.data.text import named_files
 from nmt.data.text_facts import ValidationFacts, facts_of_files
 from nmt.data.vocabulary import PAD
 from nmt.errors import ConfigError, DataError, counted, missing
+from nmt.language_models.model import LanguageModel, States
 from nmt.language_models.scoring import score_lines, score_text
 from nmt.language_models.text import EncodedText, Rows, TextLines, encode_text, windows
 from nmt.limits import MOST
 from nmt.models import build_model
 from nmt.models.build import within
-from nmt.models.language_model import LanguageModel, States
 from nmt.ops.dropout import Masks, batch_key
 from nmt.ops.linear_cross_entropy import Losses
 from nmt.ops.recurrence import at_least_fp32
+from nmt.other_tasks.in_memory import OF_TRANSLATION, batch_settings, largest_batch
 from nmt.registry import TASKS
-from nmt.tasks.in_memory import OF_TRANSLATION, batch_settings, largest_batch
 from nmt.training.batches import BatchStream, Group, Position, Prefetching
 from nmt.training.distributed import Share, World, interleave
 from nmt.training.doubts import odd_vocabularies

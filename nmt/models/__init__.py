@@ -8,7 +8,6 @@ from nmt.models.base import PAD, DecodingState, Encoded, Seq2Seq
 from nmt.models.build import build_model, cell_maker, count_parameters, initializer, parameters_by_part
 from nmt.models.decoder import Decoder, DecoderLayer
 from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput
-from nmt.models.language_model import LanguageModel
 from nmt.models.parts import Dropout, Embeddings, InitialStates, LayerNorm, Linear, Readout
 from nmt.models.recurrent import DeepNMT, RNNSearch, RNNSearchDeepAtt
 from nmt.models.transformer import Transformer
@@ -16,6 +15,7 @@ from nmt.registry import MODELS
 
 if TYPE_CHECKING:
     from nmt.classification.model import Classifier
+    from nmt.language_models.model import LanguageModel
     from nmt.tagging.model import Tagger
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Classifier", "Tagger"):  # packages of their own since version 0.4
-        return MODELS.get(name.lower())
+    elsewhere = {"Classifier": "classifier", "LanguageModel": "language_model", "Tagger": "tagger"}
+    if name in elsewhere:  # in packages of their own since version 0.4
+        return MODELS.get(elsewhere[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,7 @@ N rows of hypotheses, V words of the vocabulary, U words of a shortlist.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -16,12 +16,19 @@ from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, Tokenizer
 from nmt.errors import SettingError
 from nmt.interop.model_dir import read_model
-from nmt.models.language_model import LanguageModel, States
+from nmt.models.decoder import States
 
 KEY: Final = "decoding.language_model"
 TASK: Final = "language_model"
 WEIGHT: Final = 0.2
 """That of a language model whose weight is not given."""
+
+
+class LanguageModel(Protocol):
+    """What takes part in a search: the architecture of the task TASK, or one of a plugin."""
+
+    def step(self, words: Tensor, states: States | None) -> tuple[Tensor, States]:
+        """Log-probabilities [N, V] of the word after `words` [N], and the states after them."""
 
 
 class Fusion:

@@ -20,10 +20,9 @@ from nmt.errors import SettingError
 from nmt.models.base import Seq2Seq
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
-from nmt.models.language_model import LanguageModel
 from nmt.ops.hardware import bf16_hardware, device_noun
 from nmt.ops.matrices.inference import int8_implementation
-from nmt.search.fusion import Fusion, fusion_of, load_language_model
+from nmt.search.fusion import Fusion, LanguageModel, fusion_of, load_language_model
 from nmt.search.shortlist import Shortlist, load_shortlist
 
 _TOO_LARGE_FOR_BF16 = 2.0**128 - 2.0**119

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocabulary import EOS
-from nmt.models.language_model import States
+from nmt.models.decoder import States
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words, log_probabilities
 from nmt.search.fusion import Fusion, taken
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import add_model
 from nmt.cli.common import execute, make_parser
-from nmt.cli.labelling import Labelling, add_general, add_text
 from nmt.errors import ConfigError
+from nmt.other_tasks.labelling import Labelling, add_general, add_text
 
 if TYPE_CHECKING:
     import torch

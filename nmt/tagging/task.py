@@ -23,12 +23,12 @@ from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import DataError, counted
 from nmt.interop.model_dir import sizes_of
 from nmt.models import build_model
+from nmt.other_tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
 from nmt.registry import TASKS
 from nmt.tagging.labels import Span, joined, with_labels
 from nmt.tagging.model import Tagger, TaggerOptions
 from nmt.tagging.prediction import TagBatch, TagBatches, has_loss, measure, tag_batch, unknown_labels
 from nmt.tagging.tokenizers import Labelled, TaggedCorpus, TaggedWords, TaggingTokenizer
-from nmt.tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
 from nmt.training.distributed import World
 from nmt.training.losses import BatchLoss, Loss
 from nmt.training.run_dir import write_lines

@@ -21,11 +21,11 @@ from nmt.config import load_config
 from nmt.interop.model_dir import load_model
 from nmt.interop.run_layout import WEIGHTS, last_step, step_dir
 from nmt.language_models import command as sample
+from nmt.language_models.model import LanguageModel, LockedDropout, mixture_losses
 from nmt.language_models.scoring import Dynamic, Sampling, _drawn, score_text
 from nmt.language_models.task import STEPS, StreamLoss, Window, WindowBatch
 from nmt.language_models.text import Rows, windows
 from nmt.models import build_model
-from nmt.models.language_model import LanguageModel, LockedDropout, mixture_losses
 from nmt.models.parts import number_layers
 from nmt.ops.dropout import Masks, masked_by
 from nmt.training.batches import Position

@@ -23,7 +23,7 @@ from mutant_list import Mutant, Sources, read_mutants  # noqa: E402  (lies besid
 
 FEWEST, FEWEST_OF_SATELLITE = 25, 10
 """Bugs of each package."""
-TOGETHER = {"onnx_export": "interop", "tasks": "training"}
+TOGETHER = {"onnx_export": "interop", "other_tasks": "tagging", "tasks": "training"}
 """Packages whose bugs are counted with those of another."""
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt.config.schema import DecodingConfig
 from nmt.errors import CheckpointError, ConfigError
 from nmt.interop.model_dir import load_model
-from nmt.models.language_model import LanguageModel
+from nmt.language_models.model import LanguageModel
 from nmt.search import Hypothesis, Request, RuledModel, Translator, beam_search, greedy_search, sample_search
 from nmt.search.base import build_search
 from nmt.search.ensemble import Ensemble
