@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy, linear_r_
 from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import LOSSES
 from nmt.training.distributed import World
-from nmt.training.schedules import check_amounts, require
+from nmt.training.schedules import Amount, allowed
 
 
 class BatchLoss(NamedTuple):
@@ -176,12 +176,6 @@ class CrossEntropy(Loss):
         return BatchLoss(found.total, found.nll)
 
 
-def build_loss(name: str, *, label_smoothing: float, options: Any = None) -> Loss:
-    """Make the loss registered as `name`, with an instance of its `Options`; ConfigError for an unknown name."""
-    loss: Loss = LOSSES.get(name)(label_smoothing=label_smoothing, options=options)
-    return loss
-
-
 @LOSSES.register("r_drop")
 class RDrop(Loss):
     """Cross entropy of two passes with different dropout, and the distance of their distributions (R-Drop).
@@ -197,11 +191,8 @@ class RDrop(Loss):
     class Options:
         """Options of `r_drop`."""
 
-        alpha: float = 5.0
+        alpha: Amount = 5.0
         """Weight of the divergence, as in the paper, which takes 5 for translation."""
-
-        def __post_init__(self) -> None:
-            check_amounts(self, "alpha")
 
     def __call__(self, batch: TrainingBatch) -> BatchLoss:
         found = linear_r_drop(
@@ -236,11 +227,8 @@ class SampledCrossEntropy(Loss):
     class Options:
         """Options of `sampled_cross_entropy`."""
 
-        samples: int = 1000
+        samples: Annotated[int, allowed("1 or more", lambda value: value >= 1)] = 1000
         """Words of the vocabulary besides the batch's own."""
-
-        def __post_init__(self) -> None:
-            require(self.samples >= 1, f"samples: must be 1 or more, not {self.samples}")
 
     def __call__(self, batch: TrainingBatch) -> BatchLoss:
         found = sampled_losses(

@@ -5,61 +5,41 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import torch
 from torch import Tensor
 
 from nmt.registry import OPTIMIZERS
-from nmt.training.schedules import check_amounts, check_counts, check_shares, require
+from nmt.training.schedules import Above0, Amount, Count, Share, allowed, require
 
 if TYPE_CHECKING:
     from nmt.models.base import Seq2Seq
 
-
-@dataclass(frozen=True, kw_only=True)
-class AdamOptions:
-    """Options of `adam`."""
-
-    beta1: float = 0.9
-    """Decay of the mean of the gradients."""
-    beta2: float = 0.999
-    """Decay of the mean of their squares."""
-    epsilon: float = 1e-8
-    """Added to the root of the second mean, after bias correction."""
-
-    def __post_init__(self) -> None:
-        check_shares(self, "beta1", "beta2")
-        check_amounts(self, "epsilon")
+_TORCH_NAMES: Final = {"epsilon": "eps", "initial_accumulator": "initial_accumulator_value", "clip_threshold": "d"}
+_TORCH_PAIRS: Final = {("beta1", "beta2"): "betas", ("epsilon1", "epsilon2"): "eps"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class AdamWOptions(AdamOptions):
-    """Options of `adamw`."""
-
-    weight_decay: float = 0.01
-    """Share of every weight, times the rate, that each update takes away."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_amounts(self, "weight_decay")
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdamTFOptions(AdamOptions):
-    """Options of `adam_tf`."""
-
-    epsilon: float = 1e-9
-    """Added to the root of the second mean, before bias correction. Zero: `epsilon`."""
-
-
-def _can_fuse(parameters: list[Tensor]) -> bool:
-    """Whether PyTorch's one-kernel Adam takes these parameters (since 2.4 on CPU as well)."""
-    return all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in parameters)
+def _in_torch(options: Any, *, lr: float) -> dict[str, Any]:
+    """Rate and options by the names that PyTorch's constructors give them."""
+    given: dict[str, Any] = {**vars(options), "lr": lr}
+    for ours, name in _TORCH_NAMES.items():
+        if ours in given:
+            given[name] = given.pop(ours)
+    for (first, second), name in _TORCH_PAIRS.items():
+        if first in given:
+            given[name] = (given.pop(first), given.pop(second))
+    return given
 
 
 class _OneKernel(torch.optim.Optimizer):
     """An optimizer of PyTorch with an implementation for each kind of device."""
+
+    def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: Any) -> None:
+        weights = list(parameters)
+        # PyTorch's one-kernel Adam (since 2.4 on CPU as well).
+        fuses = all(weight.device.type in ("cpu", "cuda") and weight.is_floating_point() for weight in weights)
+        super().__init__(weights, **{**_in_torch(options, lr=lr), "fused": fuses or None})
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a `state_dict`, which may come from another kind of device, with the implementation for this
@@ -75,34 +55,36 @@ class _OneKernel(torch.optim.Optimizer):
 class Adam(_OneKernel, torch.optim.Adam):
     """Adam (Kingma and Ba, ICLR 2015): w -= lr * m^ / (sqrt(v^) + epsilon), m^ and v^ bias-corrected."""
 
-    Options: ClassVar[type] = AdamOptions
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        """Options of `adam`."""
 
-    def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: AdamOptions) -> None:
-        weights = list(parameters)
-        betas = (options.beta1, options.beta2)
-        super().__init__(weights, lr=lr, betas=betas, eps=options.epsilon, fused=_can_fuse(weights) or None)
+        beta1: Share = 0.9
+        """Decay of the mean of the gradients."""
+        beta2: Share = 0.999
+        """Decay of the mean of their squares."""
+        epsilon: Amount = 1e-8
+        """Added to the root of the second mean, after bias correction."""
 
 
 @OPTIMIZERS.register("adamw")
 class AdamW(_OneKernel, torch.optim.AdamW):
     """Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019), of all parameters."""
 
-    Options: ClassVar[type] = AdamWOptions
+    @dataclass(frozen=True, kw_only=True)
+    class Options(Adam.Options):
+        """Options of `adamw`."""
 
-    def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: AdamWOptions) -> None:
-        weights = list(parameters)
-        super().__init__(
-            weights,
-            lr=lr,
-            betas=(options.beta1, options.beta2),
-            eps=options.epsilon,
-            weight_decay=options.weight_decay,
-            fused=_can_fuse(weights) or None,
-        )
+        weight_decay: Amount = 0.01
+        """Share of every weight, times the rate, that each update takes away."""
 
 
 class OwnOptimizer(torch.optim.Optimizer):
     """Base of the optimizers whose equations stand here, for all weights of a group together."""
+
+    def __init__(self, parameters: Iterable[Any], *, lr: float, options: Any) -> None:
+        """`parameters`: tensors, or groups of them."""
+        super().__init__(parameters, {**_in_torch(options, lr=lr), "updates": 0})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -126,7 +108,7 @@ class OwnOptimizer(torch.optim.Optimizer):
         """Adam with this epsilon, which is added to the root of the second mean before bias correction."""
         beta1, beta2 = group["betas"]
         rate = group["lr"] * math.sqrt(1 - beta2 ** group["updates"]) / (1 - beta1 ** group["updates"])
-        grads = gradients_of(weights)
+        grads = [weight.grad for weight in weights if weight.grad is not None]
         means, squares = self._kept(weights, "exp_avg"), self._kept(weights, "exp_avg_sq")
         torch._foreach_lerp_(means, grads, 1 - beta1)
         torch._foreach_mul_(squares, beta2)
@@ -143,11 +125,6 @@ class OwnOptimizer(torch.optim.Optimizer):
         return [self.state[weight][name] for weight in weights]
 
 
-def gradients_of(weights: list[Tensor]) -> list[Tensor]:
-    """The gradients of weights that all have one."""
-    return [weight.grad for weight in weights if weight.grad is not None]
-
-
 @OPTIMIZERS.register("adam_tf")
 class AdamTF(OwnOptimizer):
     """Adam with TensorFlow's epsilon, which bias correction does not scale; what Zero trains with.
@@ -158,27 +135,15 @@ class AdamTF(OwnOptimizer):
     t counts the updates of the whole group, as TensorFlow's beta powers do.
     """
 
-    Options: ClassVar[type] = AdamTFOptions
+    @dataclass(frozen=True, kw_only=True)
+    class Options(Adam.Options):
+        """Options of `adam_tf`."""
 
-    def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: AdamTFOptions) -> None:
-        defaults = {"lr": lr, "betas": (options.beta1, options.beta2), "eps": options.epsilon, "updates": 0}
-        super().__init__(parameters, defaults)
+        epsilon: Amount = 1e-9
+        """Added to the root of the second mean, before bias correction. Zero: `epsilon`."""
 
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         self._adam(group, weights, epsilon=group["eps"])
-
-
-def build_optimizer(name: str, parameters: Iterable[Any], *, lr: float, options: Any = None) -> torch.optim.Optimizer:
-    """Make the optimizer registered as `name` for these tensors, or groups of them.
-
-    `options` is an instance of its `Options` (see `nmt.config.component_options`); None takes the defaults.
-    Raises ConfigError for an unknown name.
-    """
-    member = OPTIMIZERS.get(name)
-    optimizer: torch.optim.Optimizer = member(
-        parameters, lr=lr, options=member.Options() if options is None else options
-    )
-    return optimizer
 
 
 _QUINTIC: Final = (3.4445, -4.7750, 2.0315)
@@ -212,266 +177,158 @@ class Muon(OwnOptimizer):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Options(AdamOptions):
+    class Options(Adam.Options):
         """Options of `muon`; Adam's options are for weights that are not matrices."""
 
-        momentum: float = 0.95
+        momentum: Share = 0.95
         """Decay of the mean of the gradients of matrices."""
-        ns_steps: int = 5
+        ns_steps: Count = 5
         """Iterations of Newton and Schulz; fewer are faster and less exact."""
-        scale: float = 0.2
+        scale: Above0 = 0.2
         """Root mean square of a step of a matrix, relative to lr."""
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            check_shares(self, "momentum")
-            check_counts(self, "ns_steps")
-            require(0 < self.scale < math.inf, f"scale: must be above 0, not {self.scale}")
-
-    def __init__(self, parameters: Iterable[Any], *, lr: float, options: Options) -> None:
-        """`parameters`: tensors, or groups of them; a group with `tables: True` has no matrices."""
-        defaults = {
-            "lr": lr,
-            "betas": (options.beta1, options.beta2),
-            "eps": options.epsilon,
-            "momentum": options.momentum,
-            "ns_steps": options.ns_steps,
-            "scale": options.scale,
-            "tables": False,
-            "updates": 0,
-        }
-        super().__init__(parameters, defaults)
 
     @staticmethod
     def groups(model: Seq2Seq) -> list[dict[str, Any]]:
         """The parameters of a model: the tables, whose rows are words' own, and the others."""
-        tables = model.tables
-        known = {id(table) for table in tables}
+        known = {id(table) for table in model.tables}
         others = [weight for weight in model.parameters() if id(weight) not in known]
-        return [{"params": tables, "tables": True}, {"params": others}]
+        return [{"params": model.tables, "tables": True}, {"params": others, "tables": False}]
 
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         alike: dict[tuple[int, ...], list[Tensor]] = {}
         others = []
         for weight in weights:
-            if weight.ndim == 2 and min(weight.shape) > 1 and not group["tables"]:
+            if weight.ndim == 2 and min(weight.shape) > 1 and not group.get("tables"):
                 alike.setdefault(tuple(weight.shape), []).append(weight)
             else:
                 others.append(weight)
-        for matrices in alike.values():
-            self._update_matrices(group, matrices)
+        for shape, matrices in alike.items():
+            grads = [matrix.grad for matrix in matrices if matrix.grad is not None]
+            means = self._kept(matrices, "exp_avg")
+            torch._foreach_lerp_(means, grads, 1 - group["momentum"])
+            directions = torch.stack(torch._foreach_lerp(grads, means, group["momentum"]))
+            found = orthogonalized(directions, steps=group["ns_steps"])
+            length = group["scale"] * math.sqrt(max(shape))
+            torch._foreach_add_(matrices, found.unbind(), alpha=-group["lr"] * length)
         if others:
             corrected = math.sqrt(1 - group["betas"][1] ** group["updates"])
             self._adam(group, others, epsilon=group["eps"] * corrected)  # as PyTorch adds it, after bias correction
 
-    def _update_matrices(self, group: dict[str, Any], weights: list[Tensor]) -> None:
-        """One update of matrices that all have the same shape."""
-        momentum = group["momentum"]
-        gradients, means = gradients_of(weights), self._kept(weights, "exp_avg")
-        torch._foreach_lerp_(means, gradients, 1 - momentum)
-        directions = torch.stack(torch._foreach_lerp(gradients, means, momentum))
-        length = group["scale"] * math.sqrt(max(weights[0].shape))
-        found = orthogonalized(directions, steps=group["ns_steps"])
-        torch._foreach_add_(weights, found.unbind(), alpha=-group["lr"] * length)
 
+class _Renamed(torch.optim.Optimizer):
+    """An optimizer of PyTorch that is used as it is."""
 
-@dataclass(frozen=True, kw_only=True)
-class DecayOptions:
-    """Options of all these optimizers."""
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        """Options of all these optimizers."""
 
-    weight_decay: float = 0.0
-    """This times the weight is added to its gradient (L2)."""
+        weight_decay: Amount = 0.0
+        """This times the weight is added to its gradient (L2)."""
 
-    def __post_init__(self) -> None:
-        check_amounts(self, "weight_decay")
+    def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: Any) -> None:
+        super().__init__(parameters, **_in_torch(options, lr=lr))
 
 
 @OPTIMIZERS.register("sgd")
-class SGD(torch.optim.SGD):
+class SGD(_Renamed, torch.optim.SGD):
     """Stochastic gradient descent: w -= lr * b, b = momentum * b + (1 - dampening) * g, by default the gradient g."""
 
+    moments = staticmethod(lambda options: int(options.momentum > 0))  # numbers kept for each weight
+
     @dataclass(frozen=True, kw_only=True)
-    class Options(DecayOptions):
+    class Options(_Renamed.Options):
         """Options of `sgd`."""
 
-        momentum: float = 0.0
+        momentum: Share = 0.0
         """Decay of the sum of the gradients that is followed; 0 follows the gradient itself."""
-        dampening: float = 0.0
+        dampening: Annotated[float, allowed("from 0 to 1", lambda value: 0 <= value <= 1)] = 0.0
         """Share of a gradient that is not added to that sum; the first is added whole."""
         nesterov: bool = False
         """Follow g + momentum * b instead (Sutskever et al., ICML 2013); needs momentum, and no dampening."""
 
         def __post_init__(self) -> None:
-            super().__post_init__()
-            check_shares(self, "momentum")
-            require(0 <= self.dampening <= 1, f"dampening: must be from 0 to 1, not {self.dampening}")
             possible = self.momentum > 0 and self.dampening == 0
             require(possible or not self.nesterov, "nesterov: needs a momentum above 0 and a dampening of 0")
 
-    def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: Options) -> None:
-        super().__init__(
-            parameters,
-            lr=lr,
-            momentum=options.momentum,
-            dampening=options.dampening,
-            weight_decay=options.weight_decay,
-            nesterov=options.nesterov,
-        )
-
-    @staticmethod
-    def moments(options: Options) -> int:
-        """Numbers kept for each weight."""
-        return int(options.momentum > 0)
-
 
 @OPTIMIZERS.register("adadelta")
-class AdaDelta(torch.optim.Adadelta):
+class AdaDelta(_Renamed, torch.optim.Adadelta):
     """AdaDelta (Zeiler, 2012): w -= lr * d, d = sqrt(D + epsilon) / sqrt(G + epsilon) * g; `training.lr` is mostly 1.0.
 
     G and D are decaying means of g^2 and of d^2.
     """
 
+    moments = staticmethod(lambda options: 2)
+
     @dataclass(frozen=True, kw_only=True)
-    class Options(DecayOptions):
+    class Options(_Renamed.Options):
         """Options of `adadelta`."""
 
-        rho: float = 0.9
+        rho: Share = 0.9
         """Decay of both means; 0.95 in the paper."""
-        epsilon: float = 1e-6
+        epsilon: Above0 = 1e-6
         """Added to both means below the roots; it decides how large the first steps are."""
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            check_shares(self, "rho")
-            require(0 < self.epsilon < math.inf, f"epsilon: must be above 0, not {self.epsilon}")
-
-    def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: Options) -> None:
-        super().__init__(parameters, lr=lr, rho=options.rho, eps=options.epsilon, weight_decay=options.weight_decay)
-
-    @staticmethod
-    def moments(options: Options) -> int:
-        """Numbers kept for each weight."""
-        return 2
 
 
 @OPTIMIZERS.register("rmsprop")
-class RMSProp(torch.optim.RMSprop):
+class RMSProp(_Renamed, torch.optim.RMSprop):
     """RMSProp (Tieleman and Hinton, 2012): w -= lr * g / (sqrt(G) + epsilon), G the decaying mean of g^2."""
 
+    moments = staticmethod(lambda options: 1 + int(options.momentum > 0) + int(options.centered))
+
     @dataclass(frozen=True, kw_only=True)
-    class Options(DecayOptions):
+    class Options(_Renamed.Options):
         """Options of `rmsprop`."""
 
-        alpha: float = 0.99
+        alpha: Share = 0.99
         """Decay of the mean of the squared gradients."""
-        epsilon: float = 1e-8
+        epsilon: Amount = 1e-8
         """Added to its root."""
-        momentum: float = 0.0
+        momentum: Share = 0.0
         """Decay of the running sum of steps; 0: each step is used alone."""
         centered: bool = False
         """Divide by the deviation from the mean gradient, sqrt(G - mean(g)^2) (Graves, 2013)."""
 
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            check_shares(self, "alpha", "momentum")
-            check_amounts(self, "epsilon")
-
-    def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: Options) -> None:
-        super().__init__(
-            parameters,
-            lr=lr,
-            alpha=options.alpha,
-            eps=options.epsilon,
-            weight_decay=options.weight_decay,
-            momentum=options.momentum,
-            centered=options.centered,
-        )
-
-    @staticmethod
-    def moments(options: Options) -> int:
-        """Numbers kept for each weight."""
-        return 1 + int(options.momentum > 0) + int(options.centered)
-
 
 @OPTIMIZERS.register("adagrad")
-class Adagrad(torch.optim.Adagrad):
+class Adagrad(_Renamed, torch.optim.Adagrad):
     """Adagrad (Duchi et al., JMLR 2011): w -= lr * g / (sqrt(G) + epsilon), G the sum of all g^2 so far."""
 
+    moments = staticmethod(lambda options: 1)
+
     @dataclass(frozen=True, kw_only=True)
-    class Options(DecayOptions):
+    class Options(_Renamed.Options):
         """Options of `adagrad`."""
 
-        lr_decay: float = 0.0
+        lr_decay: Amount = 0.0
         """The rate of update t, from 1, is divided by 1 + (t - 1) * lr_decay."""
-        initial_accumulator: float = 0.0
+        initial_accumulator: Amount = 0.0
         """What the sums start with when a run begins."""
-        epsilon: float = 1e-10
+        epsilon: Amount = 1e-10
         """Added to the root of the sum."""
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            check_amounts(self, "lr_decay", "initial_accumulator", "epsilon")
-
-    def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: Options) -> None:
-        super().__init__(
-            parameters,
-            lr=lr,
-            lr_decay=options.lr_decay,
-            weight_decay=options.weight_decay,
-            initial_accumulator_value=options.initial_accumulator,
-            eps=options.epsilon,
-        )
-
-    @staticmethod
-    def moments(options: Options) -> int:
-        """Numbers kept for each weight."""
-        return 1
 
 
 @OPTIMIZERS.register("adafactor")
-class Adafactor(torch.optim.Adafactor):
+class Adafactor(_Renamed, torch.optim.Adafactor):
     """Adafactor (Shazeer and Stern, ICML 2018): the squares of a matrix's gradients as a row times a column.
 
     Steps are relative to the weights: at update t they are min(training.lr, 1 / sqrt(t)) * max(epsilon2, RMS(w)).
     Memory for a matrix of m x n weights is m + n numbers, where Adam needs 2 m n.
     """
 
+    moments = staticmethod(lambda options: 0)  # but for a row and a column of each matrix
+
     @dataclass(frozen=True, kw_only=True)
-    class Options(DecayOptions):
+    class Options(_Renamed.Options):
         """Options of `adafactor`."""
 
-        weight_decay: float = 0.0
+        weight_decay: Amount = 0.0
         """Share of every weight, times the rate, that each update takes away."""
-        beta2_decay: float = -0.8
+        beta2_decay: Annotated[float, allowed("0 or less", lambda value: -math.inf < value <= 0)] = -0.8
         """The decay of the mean of the squares at update t is 1 - t ** beta2_decay."""
-        epsilon1: float | None = None
+        epsilon1: Amount | None = None
         """Smallest root of a mean square; by default the smallest number that changes 1 when added to it."""
-        epsilon2: float = 1e-3
+        epsilon2: Amount = 1e-3
         """Smallest size of the weights to which a step is relative."""
-        clip_threshold: float = 1.0
+        clip_threshold: Annotated[float, allowed("1 or more", lambda value: 1 <= value < math.inf)] = 1.0
         """Largest root mean square of a parameter's step, before it is scaled by rate and weights."""
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            decay = self.beta2_decay
-            require(-math.inf < decay <= 0, f"beta2_decay: must be 0 or less, not {decay}")
-            if self.epsilon1 is not None:
-                check_amounts(self, "epsilon1")
-            check_amounts(self, "epsilon2")
-            clipped = 1 <= self.clip_threshold < math.inf
-            require(clipped, f"clip_threshold: must be 1 or more, not {self.clip_threshold}")
-
-    def __init__(self, parameters: Iterable[Tensor], *, lr: float, options: Options) -> None:
-        super().__init__(
-            parameters,
-            lr=lr,
-            beta2_decay=options.beta2_decay,
-            eps=(options.epsilon1, options.epsilon2),
-            d=options.clip_threshold,
-            weight_decay=options.weight_decay,
-        )
-
-    @staticmethod
-    def moments(options: Options) -> int:
-        """Numbers kept for each weight, except for a row and a column of each matrix."""
-        return 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator
 
 from nmt.registry import SCHEDULES
 
@@ -15,40 +18,34 @@ def require(holds: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def check_amounts(options: object, *names: str) -> None:
-    """Raise ValueError unless these options are 0 or more, and finite."""
-    for name, value in ((name, getattr(options, name)) for name in names):
-        require(0 <= value < math.inf, f"{name}: must be 0 or more, not {value}")
+def allowed(values: str, holds: Callable[[float], bool]) -> AfterValidator:
+    """The check of an option: ValueError, with the allowed `values` in words, for a value that does not hold."""
+
+    def check(value: float) -> float:
+        require(holds(value), f"must be {values}, not {value}")
+        return value
+
+    return AfterValidator(check)
 
 
-def check_counts(options: object, *names: str) -> None:
-    """Raise ValueError unless these options are above 0."""
-    for name, value in ((name, getattr(options, name)) for name in names):
-        require(value > 0, f"{name}: must be above 0, not {value}")
-
-
-def check_shares(options: object, *names: str) -> None:
-    """Raise ValueError unless these options are 0 or more and below 1."""
-    for name, value in ((name, getattr(options, name)) for name in names):
-        require(0 <= value < 1, f"{name}: must be 0 or more and below 1, not {value}")
-
-
-def check_decay(value: float) -> None:
-    """Raise ValueError unless the option `decay` is above 0 and at most 1."""
-    require(0 < value <= 1, f"decay: must be above 0 and at most 1, not {value}")
+Amount = Annotated[float, allowed("0 or more", lambda value: 0 <= value < math.inf)]
+Above0 = Annotated[float, allowed("above 0", lambda value: 0 < value < math.inf)]
+Share = Annotated[float, allowed("0 or more and below 1", lambda value: 0 <= value < 1)]
+Decay = Annotated[float, allowed("above 0 and at most 1", lambda value: 0 < value <= 1)]
+Steps = Annotated[int, allowed("0 or more", lambda value: value >= 0)]
+Count = Annotated[int, allowed("above 0", lambda value: value > 0)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleOptions:
     """Options of all schedules: the range of rates."""
 
-    min_lr: float = 0.0
+    min_lr: Amount = 0.0
     """Smallest rate ever used. Zero: `min_lrate`."""
     max_lr: float = 1.0
     """Largest rate ever used. Zero: `max_lrate`."""
 
     def __post_init__(self) -> None:
-        check_amounts(self, "min_lr")
         require(self.max_lr >= self.min_lr, f"max_lr: must not be below min_lr ({self.min_lr}), is {self.max_lr}")
 
 
@@ -112,7 +109,8 @@ class Schedule:
         return self._rate
 
     def _ceiling(self) -> float:
-        return float(self.options.max_lr)
+        highest: float | None = self.options.max_lr
+        return self.lr if highest is None else float(highest)
 
 
 def warm_up(step: int, warmup_steps: int) -> float:
@@ -131,12 +129,8 @@ class Constant(Schedule):
     class Options(ScheduleOptions):
         """Options of `constant`."""
 
-        warmup_steps: int = 0
+        warmup_steps: Steps = 0
         """Updates during which the rate grows linearly to lr; 0 starts at lr."""
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            check_amounts(self, "warmup_steps")
 
     def _rate_at(self, step: int) -> float:
         return self.lr * warm_up(step, self.options.warmup_steps)
@@ -150,12 +144,8 @@ class Epoch(Schedule):
     class Options(ScheduleOptions):
         """Options of `epoch`."""
 
-        decay: float = 0.5
+        decay: Decay = 0.5
         """Factor by which the rate shrinks with each epoch. Zero: `lrate_decay`."""
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            check_decay(self.decay)
 
     def end_epoch(self, epoch: int | None = None) -> None:
         """Shrink the rate; without a number to lr * decay, however often it is called (as Zero)."""
@@ -171,25 +161,17 @@ class Score(Schedule):
     """
 
     needs_validation = True
+    _best: float | None = None
+    _bad = 0
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ScheduleOptions):
         """Options of `score`."""
 
-        decay: float = 0.5
+        decay: Decay = 0.5
         """Factor by which the rate shrinks. Zero: `lrate_decay`."""
-        patience: int = 1
+        patience: Count = 1
         """Validations without a new best before it shrinks. Zero: `lrate_patience`."""
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            check_decay(self.decay)
-            check_counts(self, "patience")
-
-    def __init__(self, *, lr: float, hidden_size: int, options: Any = None) -> None:
-        super().__init__(lr=lr, hidden_size=hidden_size, options=options)
-        self._best: float | None = None
-        self._bad = 0
 
     def end_validation(self, score: float, *, higher_is_better: bool) -> None:
         """Count a bad score and shrink the rate at the last bad one allowed; NaN is a bad score."""
@@ -215,16 +197,6 @@ class Score(Schedule):
         self._best, self._bad = state["best"], state["bad"]
 
 
-def build_schedule(name: str, *, lr: float, hidden_size: int, options: Any = None) -> Schedule:
-    """Make the schedule registered as `name`.
-
-    `options` is an instance of its `Options` (see `nmt.config.component_options`); None takes the defaults.
-    Raises ConfigError for an unknown name.
-    """
-    schedule: Schedule = SCHEDULES.get(name)(lr=lr, hidden_size=hidden_size, options=options)
-    return schedule
-
-
 @SCHEDULES.register("inverse_sqrt")
 class InverseSqrt(Schedule):
     """Linear warm-up to lr, then lr * sqrt(warmup_steps / (s + 1)), as in fairseq.
@@ -237,12 +209,8 @@ class InverseSqrt(Schedule):
     class Options(ScheduleOptions):
         """Options of `inverse_sqrt`."""
 
-        warmup_steps: int = 200
+        warmup_steps: Count = 200
         """Updates up to the peak."""
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            check_counts(self, "warmup_steps")
 
     def _rate_at(self, step: int) -> float:
         warmup: int = self.options.warmup_steps
@@ -260,12 +228,8 @@ class Noam(Schedule):
     class Options(ScheduleOptions):
         """Options of `noam`."""
 
-        warmup_steps: int = 4000
+        warmup_steps: Count = 4000
         """Updates up to the peak. Zero: `warmup_steps`."""
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            check_counts(self, "warmup_steps")
 
     @classmethod
     def peak(cls, *, lr: float, hidden_size: int, options: Any) -> float:
@@ -294,19 +258,17 @@ class GnmtPlus(Schedule):
     class Options(ScheduleOptions):
         """Options of `gnmt+`."""
 
-        warmup_steps: int = 4000
+        warmup_steps: Count = 4000
         """p: the plateau is reached after replicas * warmup_steps updates. Zero: `warmup_steps`."""
-        replicas: int = 4
+        replicas: Count = 4
         """n: how many times lr the plateau is (in the paper, models trained in parallel). Zero: `nstable`."""
-        decay_start: int = 600_000
+        decay_start: Steps = 600_000
         """The decay starts at update decay_start / replicas. Zero: `lrdecay_start`."""
         decay_end: int = 1_200_000
         """At update decay_end / replicas the rate is lr / 2. Zero: `lrdecay_end`."""
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            check_counts(self, "warmup_steps", "replicas")
-            check_amounts(self, "decay_start")
             require(
                 self.decay_end > self.decay_start,
                 f"decay_end: must be above decay_start ({self.decay_start}), not {self.decay_end}",
@@ -342,57 +304,45 @@ class Cosine(Schedule):
     class Options:
         """Options of `cosine`."""
 
-        min_lr: float = 0.0
+        min_lr: Amount = 0.0
         """Smallest rate ever used. Zero: `min_lrate`."""
         max_lr: float | None = None
         """Peak, at the end of the warm-up; none for `training.lr`. Zero: `max_lrate`."""
-        warmup_steps: int = 4000
+        warmup_steps: Steps = 4000
         """Updates up to the peak; 0 starts there. Zero: `warmup_steps`."""
-        period: int = 5000
+        period: Count = 5000
         """Updates in the first period. Zero: `cosine_period`."""
-        period_factor: float = 1.0
+        period_factor: Annotated[float, allowed("1 or more", lambda value: 1 <= value < math.inf)] = 1.0
         """Ratio of the length of each period to the one before. Zero: `cosine_factor`."""
-        decay: float = 1.0
+        decay: Decay = 1.0
         """Factor applied to both ends of the range after each period. Zero: `lrate_decay`."""
 
         def __post_init__(self) -> None:
-            check_amounts(self, "min_lr")
             require(
                 self.max_lr is None or self.max_lr >= self.min_lr,
                 f"max_lr: must not be below min_lr ({self.min_lr}), is {self.max_lr}",
             )
-            check_amounts(self, "warmup_steps")
-            check_counts(self, "period")
-            require(1 <= self.period_factor < math.inf, f"period_factor: must be 1 or more, not {self.period_factor}")
-            check_decay(self.decay)
 
     @classmethod
     def peak(cls, *, lr: float, hidden_size: int, options: Any) -> float:
         """The beginning of the first period; with `max_lr` given `training.lr` may be above it."""
         return lr if options.max_lr is None else float(options.max_lr)
 
-    def _ceiling(self) -> float:
-        return self.lr if self.options.max_lr is None else float(self.options.max_lr)
-
     def _rate_at(self, step: int) -> float:
         options, peak = self.options, self._ceiling()
         if step < options.warmup_steps:
             start = float(options.min_lr) if options.max_lr is None else self.lr
             return start + (peak - start) * (step / float(options.warmup_steps))
-        period, position, length = self._period(step - options.warmup_steps)
+        updates, first, factor = step - options.warmup_steps, float(options.period), float(options.period_factor)
+        if factor == 1:
+            period, position, length = updates // options.period, float(updates % options.period), first
+        else:
+            # As Zero computes it: rounding of this logarithm decides on which side of a restart an update falls.
+            period = math.floor(math.log(1 - updates / first * (1 - factor), factor))
+            position, length = updates - (1 - factor**period) / (1 - factor) * first, factor**period * first
         shrink: float = options.decay**period
         low, high = float(options.min_lr) * shrink, peak * shrink
         return low + 0.5 * (high - low) * (1.0 + math.cos(math.pi * position / length))
-
-    def _period(self, updates: int) -> tuple[int, float, float]:
-        """Number of the period, position in it and its length, so many updates after the warm-up."""
-        first: int = self.options.period
-        factor: float = self.options.period_factor
-        if factor == 1:
-            return updates // first, updates % first, first
-        # As Zero computes it: rounding of this logarithm decides on which side of a restart an update falls.
-        period = math.floor(math.log(1 - updates / first * (1 - factor), factor))
-        return period, updates - (1 - factor**period) / (1 - factor) * first, factor**period * first
 
 
 @SCHEDULES.register("budgeted")
@@ -412,14 +362,10 @@ class Budgeted(Schedule):
     class Options(ScheduleOptions):
         """Options of `budgeted`."""
 
-        warmup_steps: int = 400
+        warmup_steps: Steps = 400
         """Updates during which the rate grows linearly; 0 starts at lr."""
         shape: Literal["cosine", "linear"] = "cosine"
         """How the rate falls."""
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            check_amounts(self, "warmup_steps")
 
     _share = 0.0
 

@@ -27,10 +27,8 @@ from nmt.training.checkpoint import CheckpointStore, ReadOnlyCheckpoints
 from nmt.training.distributed import World
 from nmt.training.ema import EMA, PlateauAverage
 from nmt.training.logs import RunLog
-from nmt.training.losses import Loss, build_loss
-from nmt.training.optimizers import build_optimizer
+from nmt.training.losses import Loss
 from nmt.training.run_dir import KeptTranslations
-from nmt.training.schedules import build_schedule
 from nmt.training.state import Ranking, conditions
 from nmt.training.stopping import Budget, Limits
 from nmt.training.task import Prepared, Task
@@ -86,15 +84,16 @@ def build_updater(
     model = task.build_model(tokenizer, device=device)
     if start is not None:
         load_initial_weights(start, model, tokenizer=tokenizer)
-    optimizer = OPTIMIZERS.get(training.optimizer)
-    optimizer_options = component_options(optimizer, training.optimizer_options)
+    optimizer, schedule = OPTIMIZERS.get(training.optimizer), SCHEDULES.get(training.schedule)
     parameters = optimizer.groups(model) if hasattr(optimizer, "groups") else model.parameters()
-    schedule_options = component_options(SCHEDULES.get(training.schedule), training.schedule_options)
-    hidden_size = model.outline(config.model).width
     return Updater(
         model,
-        build_optimizer(training.optimizer, parameters, lr=training.lr, options=optimizer_options),
-        schedule=build_schedule(training.schedule, lr=training.lr, hidden_size=hidden_size, options=schedule_options),
+        optimizer(parameters, lr=training.lr, options=component_options(optimizer, training.optimizer_options)),
+        schedule=schedule(
+            lr=training.lr,
+            hidden_size=model.outline(config.model).width,
+            options=component_options(schedule, training.schedule_options),
+        ),
         objective=Objective(
             loss=task.build_loss(),
             batch=task.training_batch,
@@ -118,8 +117,10 @@ def build_average(model: nn.Module, training: TrainingConfig) -> EMA | None:
 
 def build_training_loss(training: TrainingConfig) -> Loss:
     """The loss configured in the section `training`."""
-    options = component_options(LOSSES.get(training.loss), training.loss_options)
-    return build_loss(training.loss, label_smoothing=training.label_smoothing, options=options)
+    kind = LOSSES.get(training.loss)
+    options = component_options(kind, training.loss_options)
+    loss: Loss = kind(label_smoothing=training.label_smoothing, options=options)
+    return loss
 
 
 def build_ranking(task: Task, facts: ValidationFacts | None = None) -> Ranking:

@@ -13,7 +13,7 @@ import pytest
 from nmt.config import Config, DataConfig, DecodingConfig, EvaluationConfig, TrainingConfig
 from nmt.data.text import ParallelText
 from nmt.data.text_facts import ValidationFacts, facts_of_files, validation_facts
-from nmt.training.schedules import build_schedule
+from nmt.training.schedules import Score
 from nmt.training.setup import build_ranking
 from nmt.training.state import Ranking, conditions, differences
 from nmt.training.task import task_of
@@ -146,7 +146,7 @@ def test_a_ranking_goes_on_or_begins_anew() -> None:
 
 
 def test_a_rate_that_follows_scores_does_not_compare_them_either() -> None:
-    schedule = build_schedule("score", lr=1.0, hidden_size=4)
+    schedule = Score(lr=1.0, hidden_size=4)
     schedule.end_validation(20.0, higher_is_better=True)
     schedule.forget_scores()
     schedule.end_validation(3.0, higher_is_better=False)

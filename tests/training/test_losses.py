@@ -20,7 +20,7 @@ from nmt.registry import LOSSES
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
 from nmt.training.distributed import Share
-from nmt.training.losses import BatchLoss, CrossEntropy, Loss, TrainingBatch, build_loss, cross_entropy
+from nmt.training.losses import BatchLoss, CrossEntropy, Loss, TrainingBatch, cross_entropy
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
 from nmt.training.update import Updater
@@ -150,7 +150,7 @@ def test_each_pass_has_dropout_of_its_own_and_the_first_that_of_the_default_loss
         assert torch.equal(again.logits(), first) and torch.equal(again.logits(), second)
         assert not torch.equal(first, second) and not torch.equal(second, third)
         torch.testing.assert_close(Plain()(TrainingBatch.of(model, source, target)).total, CrossEntropy()(again).total)
-        assert build_loss("consistent", label_smoothing=0.0)(again).total > CrossEntropy()(again).total
+        assert LOSSES.get("consistent")()(again).total > CrossEntropy()(again).total
 
 
 def test_the_log_shows_cross_entropy_and_the_objective(folder: Path) -> None:

@@ -14,7 +14,7 @@ from nmt.errors import ConfigError
 from nmt.interop import zero
 from nmt.models import build_model
 from nmt.registry import OPTIMIZERS
-from nmt.training.optimizers import build_optimizer, orthogonalized
+from nmt.training.optimizers import orthogonalized
 from nmt.training.update import clip_
 from tests.conftest import golden_names
 from tests.tiny_training import nmt_train, training_state, write_config, write_corpus
@@ -34,7 +34,8 @@ NOISE = 12345.0
 
 
 def make(name, weights, lr=0.1, **options):
-    return build_optimizer(name, weights, lr=lr, options=component_options(OPTIMIZERS.get(name), options))
+    kind = OPTIMIZERS.get(name)
+    return kind(weights, lr=lr, options=component_options(kind, options))
 
 
 def weights_of(dtype=torch.float64):
@@ -204,7 +205,7 @@ def test_muon_is_adam_for_tables_vectors_and_numbers():
     mine, theirs = ([torch.nn.Parameter(torch.ones(size)) for size in sizes] for _ in range(2))
     options = component_options(OPTIMIZERS.get("muon"), {"beta1": 0.8, "beta2": 0.9, "epsilon": 1e-3})
     groups = [{"params": mine[:1], "tables": True}, {"params": mine[1:]}]
-    optimizer = build_optimizer("muon", groups, lr=0.1, options=options)
+    optimizer = OPTIMIZERS.get("muon")(groups, lr=0.1, options=options)
     adam = torch.optim.Adam(theirs, lr=0.1, betas=(0.8, 0.9), eps=1e-3)
     for _ in range(3):
         for a, b in zip(mine, theirs, strict=True):
@@ -251,7 +252,7 @@ def test_what_is_kept_for_each_weight(name, options):
     member = OPTIMIZERS.get(name)
     chosen = component_options(member, OTHERS[name] if options is None else options)
     weight = torch.nn.Parameter(torch.ones(2, 3))
-    optimizer = build_optimizer(name, [weight], lr=0.1, options=chosen)
+    optimizer = member([weight], lr=0.1, options=chosen)
     weight.grad = torch.ones(2, 3)
     optimizer.step()
     kept = [value for value in optimizer.state[weight].values() if value is not None and value.shape == weight.shape]
@@ -328,7 +329,7 @@ def test_wrong_options_are_named(name, options, message):
 
 def test_unknown_optimizer():
     with pytest.raises(ConfigError, match="adamm.*Did you mean"):
-        build_optimizer("adamm", weights_of(), lr=0.1)
+        OPTIMIZERS.get("adamm")
 
 
 @pytest.mark.parametrize("name", golden_names("train_"))

@@ -20,7 +20,7 @@ from nmt.models.parts import number_layers
 from nmt.ops.dropout import Masks, masked_by
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
-from nmt.training.losses import RDrop, TrainingBatch, build_loss, cross_entropy
+from nmt.training.losses import RDrop, TrainingBatch, cross_entropy
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
@@ -69,7 +69,7 @@ def naive(first: Tensor, second: Tensor, batch: TrainingBatch, *, alpha: float, 
 def test_total_and_gradients_equal_the_formula_on_two_passes(settings: dict[str, Any]) -> None:
     """The second of which is a pass over a batch whose sentences have the numbers of the second pass."""
     model = build(settings)
-    loss = build_loss("r_drop", label_smoothing=0.1, options=RDrop.Options(alpha=2.0))
+    loss = RDrop(label_smoothing=0.1, options=RDrop.Options(alpha=2.0))
     with masked_by(Masks(KEY, 4)):
         found = loss(TrainingBatch.of(model, SOURCE, TARGET))
     logits = []

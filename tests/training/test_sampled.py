@@ -20,7 +20,7 @@ from nmt.models.parts import number_layers
 from nmt.ops.dropout import Masks, masked_by
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
-from nmt.training.losses import SampledCrossEntropy, TrainingBatch, build_loss, cross_entropy
+from nmt.training.losses import CrossEntropy, SampledCrossEntropy, TrainingBatch, cross_entropy
 from nmt.training.setup import build_updater
 from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
@@ -47,11 +47,7 @@ def model() -> Seq2Seq:
 
 
 def loss_of(samples: int) -> SampledCrossEntropy:
-    loss = build_loss(
-        "sampled_cross_entropy", label_smoothing=0.1, options=SampledCrossEntropy.Options(samples=samples)
-    )
-    assert isinstance(loss, SampledCrossEntropy)
-    return loss
+    return SampledCrossEntropy(label_smoothing=0.1, options=SampledCrossEntropy.Options(samples=samples))
 
 
 def found_by(model: Seq2Seq, key: int, *, samples: int) -> Tensor:
@@ -64,7 +60,7 @@ def test_with_all_other_words_it_is_cross_entropy(model: Seq2Seq) -> None:
     for loss in (
         loss_of(SIZE - len(OWN)),
         loss_of(1000),
-        build_loss("cross_entropy", label_smoothing=0.1, options=None),
+        CrossEntropy(label_smoothing=0.1),
     ):
         with masked_by(Masks(7)):
             result = loss(TrainingBatch.of(model, SOURCE, TARGET))
@@ -96,10 +92,8 @@ def test_total_and_gradients_equal_the_formula(model: Seq2Seq) -> None:
 def test_the_mean_over_many_samples_is_near_cross_entropy(model: Seq2Seq) -> None:
     """As each word of a sample counts for all that it stands for."""
     model.eval()
-    exact = build_loss("cross_entropy", label_smoothing=0.0, options=None)(
-        TrainingBatch.of(model, SOURCE, TARGET)
-    ).total
-    loss = build_loss("sampled_cross_entropy", label_smoothing=0.0, options=SampledCrossEntropy.Options(samples=10))
+    exact = CrossEntropy()(TrainingBatch.of(model, SOURCE, TARGET)).total
+    loss = SampledCrossEntropy(options=SampledCrossEntropy.Options(samples=10))
     keys = range(200)
     totals = []
     for key in keys:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from nmt.config import component_options
 from nmt.errors import ConfigError, refused
-from nmt.registry import OPTIMIZERS, SCHEDULES
-from nmt.training.optimizers import build_optimizer
-from nmt.training.schedules import Schedule, build_schedule
+from nmt.registry import SCHEDULES
+from nmt.training.optimizers import AdamTF
+from nmt.training.schedules import Schedule
 
 _SCHEDULES = {
     "noam": ("noam", {"warmup_steps": "warmup_steps"}),
@@ -57,13 +57,15 @@ def schedule_from_zero(config: Mapping[str, Any]) -> Schedule:
     values = _renamed(_RANGE_DEFAULTS | dict(config), names | _RANGE)
     options = component_options(SCHEDULES.get(name), values, key="schedule_options")
     hidden_size = int(_required(config, "hidden_size")) if name == "noam" else 1
-    return build_schedule(name, lr=float(_required(config, "lrate")), hidden_size=hidden_size, options=options)
+    lr = float(_required(config, "lrate"))
+    made: Schedule = SCHEDULES.get(name)(lr=lr, hidden_size=hidden_size, options=options)
+    return made
 
 
 def optimizer_from_zero(config: Mapping[str, Any], parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
     """Zero's optimizer, TensorFlow's Adam, with its `lrate`, `beta1`, `beta2` and `epsilon`."""
-    options = component_options(OPTIMIZERS.get("adam_tf"), _renamed(config, _ADAM), key="optimizer_options")
-    return build_optimizer("adam_tf", parameters, lr=float(_required(config, "lrate")), options=options)
+    options = component_options(AdamTF, _renamed(config, _ADAM), key="optimizer_options")
+    return AdamTF(parameters, lr=float(_required(config, "lrate")), options=options)
 
 
 def _required(config: Mapping[str, Any], name: str) -> Any:
