@@ -15,6 +15,11 @@ from nmt.errors import ConfigError, refused, shown
 T = TypeVar("T")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """The options of a component without options."""
+
+
 class Registry(Generic[T]):
     """Named components of one kind.
 

@@ -1,20 +1,11 @@
-"""Recurrent units, each one file, and initializers; importing this package registers them in CELLS and INITIALIZERS."""
+"""Recurrent units and initializers; importing this package registers them in CELLS and INITIALIZERS."""
 
 from __future__ import annotations
 
-from nmt.cells.atr import ATR
 from nmt.cells.base import Cell, CellState, DroppedCell, HiddenState, MemoryState, reorder_state, select_state
-from nmt.cells.gru import GRU
 from nmt.cells.initializers import INIT_RANGE, Initializer, as_initializer
-from nmt.cells.lrn import LRN
-from nmt.cells.lstm import LSTM
-from nmt.cells.min_gru import MinGRU
-from nmt.cells.min_lstm import MinLSTM
-from nmt.cells.olrn import OLRN
-from nmt.cells.rnn import RNN
-from nmt.cells.sru import SRU
-from nmt.cells.ssru import SSRU
 from nmt.cells.traces import Trace, memory_weights, trace
+from nmt.cells.units import ATR, GRU, LRN, LSTM, OLRN, RNN, SRU, SSRU, MinGRU, MinLSTM
 
 __all__ = [
     "ATR",

@@ -5,20 +5,20 @@ A unit of your own needs only __init__, project and step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from nmt.cells.initializers import INIT_RANGE, as_initializer, reset_weight_
+from nmt.cells.initializers import INIT_RANGE, as_initializer
 from nmt.ops.dispatch import no_kernel, use_native
 from nmt.ops.dropout import layer_dropout, of_parameters
 from nmt.ops.matrices.training import linear
 from nmt.ops.recurrence import Projection, Recurrent, at_least_fp32, layer_norm, live_rows, time_order
 from nmt.ops.sequence import Direction, bidirectional, sequence, step
 from nmt.ops.unit import GateValues, Unit
+from nmt.registry import NoOptions
 
 
 class CellState(Protocol):
@@ -52,10 +52,6 @@ class HiddenState(NamedTuple):
     h: Tensor
     """[N, H]"""
 
-    def reorder(self, rows: Tensor) -> HiddenState:
-        """Rows rows[0], rows[1], ... of this state."""
-        return reorder_state(self, rows)
-
 
 class MemoryState(NamedTuple):
     """The state of units with a memory cell besides their output."""
@@ -64,15 +60,6 @@ class MemoryState(NamedTuple):
     """[N, H]"""
     c: Tensor
     """[N, H]"""
-
-    def reorder(self, rows: Tensor) -> MemoryState:
-        """Rows rows[0], rows[1], ... of this state."""
-        return reorder_state(self, rows)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoOptions:
-    """The options of a unit without options."""
 
 
 class Cell(nn.Module, Generic[S]):
@@ -108,19 +95,21 @@ class Cell(nn.Module, Generic[S]):
         self.hidden_size = hidden_size
         self.layer_norm = layer_norm
         self.options = self.Options() if options is None else options
-
-    @property
-    def state_size(self) -> int:
+        self.state_size = hidden_size * len(self.State._fields)
         """Width of the packed state: H times the number of tensors in the state."""
-        return self.hidden_size * len(self.State._fields)
+        self.heights: dict[str, list[int]] = {}
+        """Of the weights that consist of several stacked matrices, name -> heights of the matrices: an initializer that
+        depends on the size of a matrix treats each of them separately."""
 
+    @torch.no_grad()
     def reset_parameters(self, init_range: float = INIT_RANGE) -> None:
         """Set initial values as in Zero: weights from an `Initializer`, biases and offsets 0, layer-norm scales 1.
 
         The last word of a parameter's name tells its kind: bias, offset or scale; all others are weights. A plain
-        number instead of an initializer means uniform in +-init_range.
+        number instead of an initializer means uniform in +-init_range. A vector counts as a matrix from width 1, as
+        Zero treats the peepholes of the SRU.
         """
-        initializer, heights = as_initializer(init_range), self.stacked_weights()
+        initializer = as_initializer(init_range)
         for name, parameter in self.named_parameters():
             kind = name.rpartition(".")[2].rpartition("_")[2]
             if kind in ("bias", "offset"):
@@ -128,14 +117,9 @@ class Cell(nn.Module, Generic[S]):
             elif kind == "scale":
                 nn.init.ones_(parameter)
             else:
-                reset_weight_(parameter, initializer, heights=heights.get(name))
-
-    def stacked_weights(self) -> dict[str, list[int]]:
-        """The weights that consist of several stacked matrices: name -> heights of the matrices.
-
-        An initializer that depends on the size of a matrix treats each of them separately.
-        """
-        return {}
+                for block in parameter.split(self.heights[name]) if name in self.heights else [parameter]:
+                    fan_out = block.size(0) if block.dim() > 1 else block.numel()
+                    initializer.weight_(block, fan_in=block.numel() // max(fan_out, 1), fan_out=fan_out)
 
     def initial_state(self, batch_size: int, *, like: Tensor) -> S:
         """Zeros for `batch_size` rows, on the device of `like` and in its type, but in at least fp32."""
@@ -144,8 +128,7 @@ class Cell(nn.Module, Generic[S]):
 
     def unpack_state(self, packed: Tensor) -> S:
         """Split packed [..., state_size], which has the parts side by side, h first, into a state."""
-        parts = torch.split(at_least_fp32(packed), self.hidden_size, -1)
-        return self.State(*parts)
+        return self.State(*torch.split(at_least_fp32(packed), self.hidden_size, -1))
 
     def project(self, x: Tensor) -> Tensor:
         """All input products of x [..., D] in one GEMM: [..., kH]."""
@@ -187,9 +170,7 @@ class Cell(nn.Module, Generic[S]):
         last time step to the first. Returns the outputs [B, T, H] in input order and the last state
         computed: with padding at the right, that of the last real word (`reverse`: of the first).
         """
-        if state is None:
-            state = self.initial_state(projected.size(0), like=projected)
-        return run_steps(self.step, self.output, projected, state, mask, reverse=reverse)
+        return run_steps(self, projected, state, mask, reverse=reverse)
 
     def layer(
         self, x: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
@@ -231,8 +212,8 @@ class DroppedCell(Generic[S]):
 
     def __init__(self, cell: Cell[S], keep: Tensor) -> None:
         self._cell, self._keep = cell, keep
-        self.project, self.projection = cell.project, cell.projection
-        self.output, self.State = cell.output, cell.State
+        self.project, self.projection, self.output = cell.project, cell.projection, cell.output
+        self.State, self.initial_state = cell.State, cell.initial_state
 
     def step(self, projected: Tensor, state: S) -> S:
         """Like `Cell.step`, for the rows of the batch."""
@@ -242,9 +223,7 @@ class DroppedCell(Generic[S]):
         self, projected: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
     ) -> tuple[Tensor, S]:
         """Like `Cell.sequence`."""
-        if state is None:
-            state = self._cell.initial_state(projected.size(0), like=projected)
-        return run_steps(self.step, self.output, projected, state, mask, reverse=reverse)
+        return run_steps(self, projected, state, mask, reverse=reverse)
 
     def layer(
         self, x: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
@@ -258,32 +237,24 @@ class DroppedCell(Generic[S]):
 
 
 def run_steps(
-    step: Callable[[Tensor, S], S],
-    output: Callable[[S], Tensor],
-    projected: Tensor,
-    state: S,
-    mask: Tensor | None,
-    *,
-    reverse: bool,
+    cell: Cell[S] | DroppedCell[S], projected: Tensor, state: S | None, mask: Tensor | None, *, reverse: bool
 ) -> tuple[Tensor, S]:
     """`Cell.sequence` computed with one call of `step` for each time step."""
+    state = cell.initial_state(projected.size(0), like=projected) if state is None else state
     inputs = projected.unbind(1)
     live = live_rows(mask, length=len(inputs))
     outputs: list[Tensor] = []
     for t in time_order(len(inputs), reverse=reverse):
-        new, rows = step(inputs[t], state), live[t]
+        new, rows = cell.step(inputs[t], state), live[t]
         state = new if rows is None else select_state(rows, new, state)
-        outputs.append(output(state))
+        outputs.append(cell.output(state))
     if reverse:
         outputs.reverse()
     return torch.stack(outputs, 1), state
 
 
-_OF_WEIGHTS = 2**20
+_OF_WEIGHTS: Final = 2**20
 """Added to the number of a layer for the masks of its weights, so that they differ from the masks of its states."""
-
-RecurrentInit = Literal["uniform", "orthogonal"]
-"""`uniform` means: as for all other weights, which in earlier versions were always uniform."""
 
 
 class UnitCell(Cell[S]):
@@ -300,6 +271,7 @@ class UnitCell(Cell[S]):
         self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: Any | None = None
     ) -> None:
         super().__init__(input_size, hidden_size, layer_norm=layer_norm, options=options)
+        self.heights["input_weight"] = [part * hidden_size for part in self.input_parts]
         width = sum(self.input_parts) * hidden_size
         self.input_weight = nn.Parameter(torch.empty(width, input_size))
         self.input_scale = self._normalised(width)
@@ -314,6 +286,9 @@ class UnitCell(Cell[S]):
         """A scale or offset with layer norm, else None."""
         return nn.Parameter(torch.empty(width)) if self.layer_norm else None
 
+    def _vector(self) -> nn.Parameter:
+        return nn.Parameter(torch.empty(self.hidden_size))
+
     def unit(self) -> Unit:
         raise NotImplementedError
 
@@ -321,10 +296,7 @@ class UnitCell(Cell[S]):
         products = linear(x, self.input_weight)
         if self.input_scale is None or self.input_offset is None:
             return products
-        return layer_norm(products, self.input_scale, self.input_offset, widths=self._heights(self.input_parts))
-
-    def _heights(self, parts: tuple[int, ...]) -> list[int]:
-        return [part * self.hidden_size for part in parts]
+        return layer_norm(products, self.input_scale, self.input_offset, widths=self.heights["input_weight"])
 
     def step(self, projected: Tensor, state: S, keep: Tensor | None = None) -> S:
         """One time step of N rows; products and gates see the previous state, times `keep` [N, H] if given."""
@@ -352,11 +324,8 @@ class UnitCell(Cell[S]):
         outputs, last = sequence(self.unit(), projected, before, mask, reverse=reverse)
         return outputs, cast("S", self.State(*last))
 
-    def stacked_weights(self) -> dict[str, list[int]]:
-        return {"input_weight": self._heights(self.input_parts)}
-
     def projection(self) -> Projection:
-        widths = tuple(self._heights(self.input_parts))
+        widths = tuple(self.heights["input_weight"])
         return Projection(self.input_weight, None, self.input_scale, self.input_offset, widths)
 
 
@@ -368,9 +337,6 @@ class InputGatedCell(UnitCell[S]):
 
     without_dropout: ClassVar[str] = "its gates do not look at the state"
     dropped_step = Cell.dropped_step
-
-    def _bias(self) -> nn.Parameter:
-        return nn.Parameter(torch.empty(self.hidden_size))
 
 
 class RecurrentCell(UnitCell[S]):
@@ -384,6 +350,7 @@ class RecurrentCell(UnitCell[S]):
     """Widths, in H, of the matrices into which Zero splits the recurrent matrix; j is their sum."""
 
     def _make_recurrent(self) -> None:
+        self.heights["recurrent_weight"] = [part * self.hidden_size for part in self.recurrent_parts]
         width = sum(self.recurrent_parts) * self.hidden_size
         self.recurrent_weight = nn.Parameter(torch.empty(width, self.hidden_size))
         self.recurrent_bias = nn.Parameter(torch.empty(width))
@@ -392,16 +359,11 @@ class RecurrentCell(UnitCell[S]):
 
     def reset_parameters(self, init_range: float = INIT_RANGE) -> None:
         super().reset_parameters(init_range)
-        if self.options.recurrent_init == "orthogonal":
-            for weight in self.recurrent_matrices():
-                orthogonal_blocks_(weight)
-
-    def recurrent_matrices(self) -> list[Tensor]:
-        """All recurrent matrices of the cell."""
-        return [self.recurrent_weight]
-
-    def stacked_weights(self) -> dict[str, list[int]]:
-        return {**super().stacked_weights(), "recurrent_weight": self._heights(self.recurrent_parts)}
+        if self.options.recurrent_init == "orthogonal":  # Saxe et al., ICLR 2014
+            for name, weight in self.named_parameters():
+                if name.endswith("_weight") and name != "input_weight":
+                    for block in weight.detach().split(self.hidden_size):
+                        nn.init.orthogonal_(block)
 
     @property
     def recurrent(self) -> Recurrent:
@@ -415,13 +377,6 @@ class RecurrentCell(UnitCell[S]):
             return weight
         with of_parameters():
             return layer_dropout(weight, self.weight_dropout, layer=self.layer_number + number * _OF_WEIGHTS)
-
-
-def orthogonal_blocks_(weight: Tensor) -> None:
-    """Fill weight [jH, H] with j random orthogonal matrices (Saxe et al., ICLR 2014)."""
-    with torch.no_grad():
-        for block in torch.split(weight, weight.size(1)):
-            nn.init.orthogonal_(block)
 
 
 AnyCell = Cell[Any] | DroppedCell[Any]

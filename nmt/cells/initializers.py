@@ -6,31 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-import torch
 from torch import Tensor, nn
 
-from nmt.registry import INITIALIZERS
+from nmt.registry import INITIALIZERS, NoOptions
 
 INIT_RANGE: Final = 0.08
 
 TRUNCATED_DEVIATION: Final = 0.87962566103423978
 """Standard deviation of the normal distribution N(0, 1) cut at -2 and 2."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoGain:
-    """The options of a distribution without options."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deviation:
-    """Options of `normal`."""
-
-    gain: float = INIT_RANGE
-    """Standard deviation. Zero: `initializer_gain`."""
-
-    def __post_init__(self) -> None:
-        _require_positive(self.gain)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +24,16 @@ class Gain:
     """Factor g of the variance. Zero: `initializer_gain`, whose default is 0.08."""
 
     def __post_init__(self) -> None:
-        _require_positive(self.gain)
+        if not 0 < self.gain < math.inf:
+            raise ValueError(f"gain: must be greater than 0, not {self.gain}")
 
 
-def _require_positive(gain: float) -> None:
-    if not 0 < gain < math.inf:
-        raise ValueError(f"gain: must be greater than 0, not {gain}")
+@dataclass(frozen=True, kw_only=True)
+class Deviation(Gain):
+    """Options of `normal`."""
+
+    gain: float = INIT_RANGE
+    """Standard deviation. Zero: `initializer_gain`."""
 
 
 class Initializer(float):
@@ -56,7 +43,7 @@ class Initializer(float):
     `model.init_range`, so that parts that expect a plain range, for example in a plugin, still work.
     """
 
-    Options: ClassVar[type] = NoGain
+    Options: ClassVar[type] = NoOptions
     reads_range: ClassVar[bool] = False
     """Whether `model.init_range` has an effect on it."""
 
@@ -136,14 +123,3 @@ class Glorot(Initializer):
     def weight_(self, weight: Tensor, *, fan_in: int, fan_out: int) -> None:
         bound = math.sqrt(6 / (fan_in + fan_out))
         nn.init.uniform_(weight, -bound, bound)
-
-
-def reset_weight_(weight: Tensor, initializer: Initializer, *, heights: list[int] | None = None) -> None:
-    """Initialise a weight of a unit: a matrix [out, in], several stacked matrices of these `heights`, or a vector [H].
-
-    A vector counts as a matrix from width 1, as Zero treats the peepholes of the SRU.
-    """
-    with torch.no_grad():
-        for block in weight.split(heights) if heights else [weight]:
-            fan_out = block.size(0) if block.dim() > 1 else block.numel()
-            initializer.weight_(block, fan_in=block.numel() // max(fan_out, 1), fan_out=fan_out)

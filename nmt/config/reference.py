@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import re
 import sys
-from typing import Any, get_args, get_origin
+from typing import Any, get_args, get_origin, get_type_hints
 
 from nmt.config.schema import SECTIONS, Config, DecodingConfig
 from nmt.light.options import DOORS, OPTIONS, Option
@@ -132,7 +132,7 @@ def _table(section: type, *, skip: Any = ()) -> str:
 
 
 def _choices(field: dataclasses.Field[Any], section: type) -> str:
-    annotation = inspect.get_annotations(section, eval_str=True).get(field.name)
+    annotation = get_type_hints(section).get(field.name)
     if annotation is None or str(get_origin(annotation)) != "typing.Literal":
         return ""
     return f" One of {', '.join(f'`{choice}`' for choice in get_args(annotation))}."

@@ -22,7 +22,7 @@ from nmt.config.options import choices
 from nmt.config.schema import EvaluationConfig
 from nmt.data.matching import are_unspaced
 from nmt.errors import ConfigError, DataError, counted, refused, say_once
-from nmt.registry import METRICS
+from nmt.registry import METRICS, NoOptions
 
 _log = logging.getLogger(__name__)
 
@@ -67,11 +67,6 @@ class Score(NamedTuple):
     higher_is_better: bool
     breakdown: Breakdown | None = None
     """Of BLEU."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoOptions:
-    """For metrics that have nothing to set."""
 
 
 class Metric(ABC):

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.cells import reorder_state
-from nmt.cells.base import NoOptions
 from nmt.errors import ConfigError, refused
 from nmt.models.decoder import Decoder, Memories, States, Weights
 from nmt.models.encoder import Encoder
@@ -18,6 +17,7 @@ from nmt.ops.dropout import among
 from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy
 from nmt.ops.matrices.best_words import BestWords, Choice, best_of_product
 from nmt.ops.recurrence import traced
+from nmt.registry import NoOptions
 from nmt.units import describe_units
 
 if TYPE_CHECKING:

@@ -12,18 +12,13 @@ from torch import Tensor
 from nmt.config.options import component_options
 from nmt.errors import SettingError
 from nmt.ops.recurrence import next_size
-from nmt.registry import SEARCHES
+from nmt.registry import SEARCHES, NoOptions
 from nmt.search.ruled import RuledModel
 from nmt.search.values import Hypothesis
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
     from nmt.search.required import Required
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoOptions:
-    """For searches without their own options."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,13 +8,12 @@ from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
-from nmt.cells.base import NoOptions
 from nmt.config import component_options
 from nmt.config.options import Choice, choices
 from nmt.config.schema import Config
 from nmt.errors import NmtError
 from nmt.models.base import Seq2Seq
-from nmt.registry import CALLBACKS
+from nmt.registry import CALLBACKS, NoOptions
 from nmt.training.distributed import World
 
 

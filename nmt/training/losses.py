@@ -12,13 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.cells.base import NoOptions
 from nmt.models.base import PAD, Normalization, Seq2Seq, loss_weights
 from nmt.ops.dropout import current, masked_by
 from nmt.ops.linear_cross_entropy import Loss as Smoothed
 from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy, linear_r_drop
 from nmt.ops.recurrence import at_least_fp32
-from nmt.registry import LOSSES
+from nmt.registry import LOSSES, NoOptions
 from nmt.training.distributed import World
 from nmt.training.schedules import Amount, allowed
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from nmt.cells.base import NoOptions
 from nmt.config import component_options
 from nmt.config.schema import Config
 from nmt.data import Tokenizer, planned_sizes
@@ -23,7 +22,7 @@ from nmt.data.text_facts import ValidationFacts
 from nmt.data.work import Advance
 from nmt.errors import DataError, NmtError, counted
 from nmt.models import build_model
-from nmt.registry import TASKS
+from nmt.registry import TASKS, NoOptions
 from nmt.training.distributed import World
 from nmt.training.doubts import never_learned
 from nmt.training.losses import Loss, TrainingBatch

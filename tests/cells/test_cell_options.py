@@ -182,7 +182,7 @@ def test_states_are_unpacked_and_follow_the_beams(unit: str) -> None:
     state = cell.unpack_state(packed)
     assert torch.equal(torch.cat(list(state), -1), packed)
     rows = torch.tensor([2, 0, 0])
-    assert torch.equal(torch.cat(list(state.reorder(rows)), -1), packed[rows])
+    assert torch.equal(torch.cat(list(reorder_state(state, rows)), -1), packed[rows])
     assert all(part.dtype == torch.float32 for part in cell.unpack_state(packed.bfloat16()))
     zeros = cell.initial_state(N, like=torch.empty(1, dtype=torch.bfloat16))
     assert all(part.shape == (N, H) and part.dtype == torch.float32 and not part.any() for part in zeros)

@@ -152,7 +152,7 @@ def test_a_whole_lstm_layer_gets_all_that_a_sequence_gets(monkeypatch: pytest.Mo
         return sequence(unit, x @ weight.T, before, mask, reverse=reverse)
 
     wanted = [cell.layer(x, before, mask, reverse=reverse) for before in (None, state) for reverse in (False, True)]
-    monkeypatch.setattr("nmt.cells.lstm.lstm_layer", layer)
+    monkeypatch.setattr("nmt.cells.units.lstm_layer", layer)
     found = [cell.layer(x, before, mask, reverse=reverse) for before in (None, state) for reverse in (False, True)]
     torch.testing.assert_close(found, wanted)
     assert called == [False, True] * 2

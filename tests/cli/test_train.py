@@ -310,7 +310,7 @@ def test_second_ctrl_c_ends_at_once(
 
 
 PLUGIN = """
-from nmt.cells.gru import GRU
+from nmt.cells import GRU
 from nmt.registry import CELLS
 
 

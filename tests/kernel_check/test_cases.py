@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.cells.lrn import LRN
+from nmt.cells import LRN
 from nmt.kernel_check import cases
 from nmt.kernel_check.cases import SMALL, DifferenceError, check_key
 from nmt.kernel_check.checking import find_out

@@ -131,7 +131,7 @@ def test_the_unit_of_a_plugin_is_found_with_its_file(tmp_path: Path) -> None:
     plugin = tmp_path / "my_unit.py"
     plugin.write_text(
         "from __future__ import annotations\n"
-        "from nmt.cells.lrn import LRN, LRNOptions\n"
+        "from nmt.cells.units import LRN, LRNOptions\n"
         "from nmt.ops.unit import register\n"
         "from nmt.registry import CELLS\n"
         "from dataclasses import dataclass\n"

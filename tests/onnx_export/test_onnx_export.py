@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.cells.lrn import LRN
+from nmt.cells import LRN
 from nmt.cli import check, export, translate
 from nmt.data import EOS
 from nmt.data.batching import pad

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt import ops
-from nmt.cells.lstm import LSTM
+from nmt.cells import LSTM
 from nmt.ops import dispatch
 from nmt.ops.lstm import fused as module
 from nmt.ops.lstm.fused import can_run, lstm_layer_fused

@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from nmt.cells import Cell
-from nmt.cells.atr import ATR
+from nmt.cells import ATR, GRU, LRN, LSTM, OLRN, RNN, SRU, SSRU, Cell, MinGRU, MinLSTM
 from nmt.cells.base import UnitCell
-from nmt.cells.gru import GRU
-from nmt.cells.lrn import LRN
-from nmt.cells.lstm import LSTM
-from nmt.cells.min_gru import MinGRU
-from nmt.cells.min_lstm import MinLSTM
-from nmt.cells.olrn import OLRN
-from nmt.cells.rnn import RNN
-from nmt.cells.sru import SRU
-from nmt.cells.ssru import SSRU
 from nmt.interop.engine.layers import unknown
 from nmt.interop.engine.program import Op, Program, Value
 from nmt.ops.recurrence import EPSILON, Recurrent
