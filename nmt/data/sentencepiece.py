@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 import sentencepiece
@@ -19,10 +19,10 @@ import sentencepiece
 from nmt.config.schema import FilePath
 from nmt.data.corpus import SIDES
 from nmt.data.text import read_lines, sample_lines
-from nmt.data.tokenizer import Sides, Span, Tokenizer, on_one_line, printable_ids
+from nmt.data.tokenizer import Sides, Span, Tokenizer, given_or_text, on_one_line, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
 from nmt.data.work import in_child
-from nmt.errors import CheckpointError, ConfigError, DataError
+from nmt.errors import CheckpointError, ConfigError, DataError, NmtError
 from nmt.files import LARGEST_VOCABULARY, open_inside, open_regular, read_bounded, temporary_directory
 from nmt.ops.subwords import Alphabet, MergeDropout, PathSampling, Splitter, Table
 from nmt.registry import TOKENIZERS
@@ -32,7 +32,6 @@ _LONGEST = 1 << 15
 """Longest line in bytes from which SentencePiece learns (its own default is 4192, its limit 65,535)."""
 _PART = re.compile(rf"(?s).{{1,{_LONGEST // 4 - 1}}}(?:\s|\Z)|.{{{_LONGEST // 4}}}")
 """A part of a longer line, whose characters have at most 4 bytes; it ends at white space, if there is any."""
-_JOINT_FILE, _SOURCE_FILE, _TARGET_FILE = "joint.model", "source.model", "target.model"
 WORD_BEGIN = "\u2581"
 """SentencePiece's symbol for a space."""
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -99,10 +98,6 @@ class SentencePieceOptions:
             raise ValueError(f"sample_size: {self.sample_size} must be positive")
         if self.joint and self.target_model is not None:
             raise ValueError("target_model: is not allowed with joint, where source_model serves both languages")
-        self._check_symbols()
-        self._check_sampling()
-
-    def _check_symbols(self) -> None:
         for place, symbol in enumerate(self.symbols):
             if not symbol or symbol != "".join(symbol.split()) or WORD_BEGIN in symbol:
                 raise ValueError(f"symbols: {symbol!r} must be text without white space")
@@ -110,17 +105,19 @@ class SentencePieceOptions:
                 raise ValueError(f"symbols: {symbol!r} is a piece of every vocabulary already")
             if symbol in self.symbols[:place]:
                 raise ValueError(f"symbols: {symbol!r} is given twice")
-        given = (self.source_model, self.target_model)
-        if self.symbols and (self.source_model if self.joint else any(given)):
+        if self.symbols and any(self.given):
             raise ValueError("symbols: has no effect with a given model, whose pieces are fixed")
-
-    def _check_sampling(self) -> None:
         for name, (kind, most) in SAMPLING.items():
             value = getattr(self, name)
             if value is not None and not 0 <= value <= most:
                 raise ValueError(f"{name}: {value} must be between 0 and {most:g}")
             if value is not None and (value or kind == "unigram") and self.model_type != kind:
                 raise ValueError(f"{name}: is for model_type: {kind}, not {self.model_type}")
+
+    @property
+    def given(self) -> list[str | None]:
+        """The file of the joint model, or those of source and target; None for one that is to be trained."""
+        return [self.source_model] if self.joint else [self.source_model, self.target_model]
 
     def rule_of(self, side: str) -> str:
         """The normalisation of a side; of a joint model that of the target."""
@@ -146,31 +143,25 @@ class SentencePieceTokenizer(Tokenizer):
 
     def __init__(self, source: bytes, target: bytes, *, options: SentencePieceOptions) -> None:
         self.options = options
-        self._source_proto = source
-        self._target_proto = target
+        self.models = source, target
         self._source = sentencepiece.SentencePieceProcessor(model_proto=source)
         self._target = self._source if source == target else sentencepiece.SentencePieceProcessor(model_proto=target)
         self.source_size = self._source.get_piece_size()
         self.target_size = self._target.get_piece_size()
 
-    @property
-    def models(self) -> tuple[bytes, bytes]:
-        """The serialised models of source and target."""
-        return self._source_proto, self._target_proto
-
+    # One thread: parallelism is by processes, and small batches would only pay for threads.
     def encode_source(self, lines: Sequence[str]) -> list[list[int]]:
-        return _encode(self._source, lines)
+        return self._source.encode(list(lines), out_type=int, num_threads=1)
 
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
-        return _encode(self._target, lines)
+        return self._target.encode(list(lines), out_type=int, num_threads=1)
 
     def source_form(self, text: str) -> str:
         return self._source.normalize(text).replace(WORD_BEGIN, " ").strip()
 
     def rule_of(self, side: str) -> str:
-        options = self.options
-        is_given = options.source_model if side == "source" or options.joint else options.target_model
-        return "that of the given model" if is_given else options.rule_of(side)
+        is_given = self.options.given[0 if side == "source" else -1]
+        return "that of the given model" if is_given else self.options.rule_of(side)
 
     def decode_source(self, ids: Sequence[int]) -> str:
         return on_one_line(self._source.decode(printable_ids(ids)))
@@ -185,7 +176,17 @@ class SentencePieceTokenizer(Tokenizer):
         return [self._target.id_to_piece(int(i)) for i in ids]
 
     def target_pieces(self) -> list[bytes]:
-        return [_piece(self._target, i) for i in range(self.target_size)]
+        return [self._target_piece(i) for i in range(self.target_size)]
+
+    def _target_piece(self, i: int) -> bytes:
+        model, piece = self._target, self._target.id_to_piece(i)
+        if model.is_control(i) or model.is_unused(i):
+            return b""
+        if model.is_unknown(i):
+            return model.decode([i]).encode()
+        if model.is_byte(i):  # <0x0A>; a line end becomes a space in a translation
+            return on_one_line(chr(int(piece[3:-1], 16))).encode("latin-1")
+        return piece.replace(WORD_BEGIN, " ").encode()
 
     def source_spans(self, line: str) -> list[Span]:
         return list(self._source.encode(line, return_type="offset_mapping")["offsets"])
@@ -197,8 +198,7 @@ class SentencePieceTokenizer(Tokenizer):
     def unspelled(self, side: str, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
         model = self._source if side == "source" else self._target
         has_bytes = any(model.is_byte(i) for i in range(len(SPECIAL_TOKENS), model.get_piece_size()))
-        is_given = bool(self.options.source_model or self.options.target_model)
-        keeps_ascii = has_bytes and not is_given and not self.options.rule_of(side).endswith("_cf")
+        keeps_ascii = has_bytes and not any(self.options.given) and not self.options.rule_of(side).endswith("_cf")
         places = [i for i, line in enumerate(lines) if not (keeps_ascii and line.isascii() and line.isprintable())]
         chosen = [lines[i] for i in places]
         texts = model.normalize(chosen) if has_bytes else model.decode(model.encode(chosen))
@@ -217,52 +217,40 @@ class SentencePieceTokenizer(Tokenizer):
         return Sides(first, first if is_same else _splitter(self._target, *target))
 
     def fingerprint(self) -> str:
-        digests = (hashlib.sha256(proto).hexdigest() for proto in (self._source_proto, self._target_proto))
-        return "sentencepiece:" + ":".join(digests)
+        return ":".join(["sentencepiece", *(hashlib.sha256(proto).hexdigest() for proto in self.models)])
 
     def save(self, folder: Path) -> None:
-        if self.options.joint:
-            (folder / _JOINT_FILE).write_bytes(self._source_proto)
-        else:
-            (folder / _SOURCE_FILE).write_bytes(self._source_proto)
-            (folder / _TARGET_FILE).write_bytes(self._target_proto)
+        for name, proto in zip(_names(self.options), self.models, strict=False):
+            (folder / name).write_bytes(proto)
 
     @classmethod
     def load(cls, folder: Path, *, options: SentencePieceOptions) -> SentencePieceTokenizer:
-        files = (_JOINT_FILE, _JOINT_FILE) if options.joint else (_SOURCE_FILE, _TARGET_FILE)
         try:
-            source, target = (_read_model(folder / file, within=folder) for file in files)
+            models = [_read_model(folder / name, within=folder) for name in _names(options)]
         except DataError as error:
             raise CheckpointError(f"the saved tokenizer cannot be used: {error}") from error
-        return cls(source, target, options=options)
+        return cls(models[0], models[-1], options=options)
 
     @classmethod
     def train(
         cls, source: Sequence[Path], target: Sequence[Path], *, options: SentencePieceOptions, seed: int
     ) -> SentencePieceTokenizer:
-        if options.joint:
-            rule = options.rule_of("target")
-            both = _given(options.source_model) or in_child(_train_model, [source, target], rule, options, seed)
-            return cls(both, both, options=options)
-        first, second = (
-            _given(model) or in_child(_train_model, [files], options.rule_of(side), options, seed)
-            for side, model, files in zip(
-                SIDES, (options.source_model, options.target_model), (source, target), strict=True
-            )
-        )
-        return cls(first, second, options=options)
+        texts = {"target": [source, target]} if options.joint else {"source": [source], "target": [target]}
+        models = [
+            in_child(_train_model, sides, options.rule_of(side), options, seed)
+            if file is None
+            else _read_model(Path(file))
+            for file, (side, sides) in zip(options.given, texts.items(), strict=True)
+        ]
+        return cls(models[0], models[-1], options=options)
 
     @classmethod
     def inputs(cls, source: Sequence[Path], target: Sequence[Path], *, options: SentencePieceOptions) -> list[Path]:
-        if options.joint:
-            return [Path(options.source_model)] if options.source_model else [*source, *target]
-        sides = ((options.source_model, source), (options.target_model, target))
-        return [path for model, files in sides for path in ([Path(model)] if model else files)]
+        return given_or_text(options.given, source, target)
 
     @classmethod
     def may_have_unknown(cls, *, options: SentencePieceOptions) -> bool:
-        given = options.source_model if options.joint else options.target_model
-        return given is not None or not options.byte_fallback
+        return options.given[-1] is not None or not options.byte_fallback
 
     @classmethod
     def symbol_problem(cls, symbol: str, *, options: SentencePieceOptions) -> str | None:
@@ -272,14 +260,18 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def planned_sizes(cls, *, options: SentencePieceOptions) -> tuple[int, int]:
-        models = (options.source_model, options.source_model if options.joint else options.target_model)
-        source, target = (
-            sentencepiece.SentencePieceProcessor(model_proto=_read_model(Path(model))).get_piece_size()
-            if model
-            else options.vocab_size
-            for model in models
-        )
-        return source, target
+        sizes = [
+            options.vocab_size
+            if file is None
+            else sentencepiece.SentencePieceProcessor(model_proto=_read_model(Path(file))).get_piece_size()
+            for file in options.given
+        ]
+        return sizes[0], sizes[-1]
+
+
+def _names(options: SentencePieceOptions) -> Sequence[str]:
+    """Of the files that a tokenizer is saved in."""
+    return ("joint.model",) if options.joint else ("source.model", "target.model")
 
 
 def unspelled_by_default() -> Callable[[str, Sequence[str]], Iterable[tuple[int, str]]]:
@@ -303,27 +295,6 @@ def _splitter(model: sentencepiece.SentencePieceProcessor, p: float | None, alph
     if p:
         return bpe_dropout(model, p, key=f"{_KEY}.bpe_dropout")
     return None if alpha is None else unigram_sampling(model, alpha, key=f"{_KEY}.unigram_alpha")
-
-
-def _encode(model: sentencepiece.SentencePieceProcessor, lines: Sequence[str]) -> list[list[int]]:
-    # One thread: parallelism is by processes, and small batches would only pay for threads.
-    return model.encode(list(lines), out_type=int, num_threads=1)
-
-
-def _piece(model: sentencepiece.SentencePieceProcessor, i: int) -> bytes:
-    """The text of id i."""
-    piece = model.id_to_piece(i)
-    if model.is_control(i) or model.is_unused(i):
-        return b""
-    if model.is_unknown(i):
-        return model.decode([i]).encode()
-    if model.is_byte(i):  # <0x0A>; a line end becomes a space in a translation
-        return on_one_line(chr(int(piece[3:-1], 16))).encode("latin-1")
-    return piece.replace(WORD_BEGIN, " ").encode()
-
-
-def _given(path: str | None) -> bytes | None:
-    return None if path is None else _read_model(Path(path))
 
 
 def _read_model(path: Path, *, within: Path | None = None) -> bytes:
@@ -367,23 +338,60 @@ def _train_model(sides: Sequence[Sequence[Path]], rule: str, options: SentencePi
     with temporary_directory("nmt-sentencepiece") as folder:
         os.chdir(folder)
         try:
-            _train(sides, options, seed, model, _rule(rule, Path("nfc.tsv")))
+            sentencepiece.SentencePieceTrainer.train(
+                # Passed line by line, as our own reader splits them: SentencePiece's reader knows other line ends.
+                sentence_iterator=_training_lines(sides, sample_size=options.sample_size, seed=seed),
+                model_writer=model,
+                model_type=options.model_type,
+                vocab_size=options.vocab_size,
+                byte_fallback=options.byte_fallback,
+                character_coverage=options.character_coverage,
+                **_rule(rule, Path("nfc.tsv")),
+                pad_id=PAD,
+                unk_id=UNK,
+                eos_id=EOS,
+                bos_id=-1,
+                pad_piece=SPECIAL_TOKENS[PAD],
+                unk_piece=SPECIAL_TOKENS[UNK],
+                eos_piece=SPECIAL_TOKENS[EOS],
+                user_defined_symbols=options.symbols,
+                # A unigram model may turn out smaller on little text; BPE cannot, see _explain.
+                hard_vocab_limit=options.model_type == "bpe",
+                # Sums are taken thread by thread, so the same number everywhere gives the same model everywhere.
+                num_threads=4,
+                max_sentence_length=_LONGEST,
+                minloglevel=2,
+            )
         except RuntimeError as error:
-            _explain(error, options.vocab_size)
+            raise _explained(error, options.vocab_size) from error
     return model.getvalue()
+
+
+def _explained(error: RuntimeError, vocab_size: int) -> NmtError:
+    """SentencePiece's message about a vocabulary size as nmt's message about the key."""
+    text = str(error)
+    key = f"{_KEY}.vocab_size: {vocab_size}"
+    if largest := re.search(r"too high.*<= (\d+)", text):
+        return ConfigError(f"{key} is too large for this training text, whose largest possible value is {largest[1]}")
+    if smallest := re.search(r"smaller than required_chars\D*\d+ vs (\d+)", text):
+        return ConfigError(
+            f"{key} is too small for the characters of this training text, which need at least {smallest[1]}; "
+            f"or lower {_KEY}.character_coverage"
+        )
+    if "sentences_.empty()" in text:
+        return DataError("the training text holds only empty lines")
+    return DataError(f"SentencePiece could not learn a vocabulary: {text.splitlines()[-1]}")
 
 
 def _rule(name: str, file: Path) -> dict[str, Any]:
     """The arguments of SentencePiece for a rule of normalisation: the name of its own ones, of `nfc` this `file`."""
     if name != "nfc":
         return {"normalization_rule_name": name}
-    rules = (f"{_codes(text)}\t{_codes(found)}\n" for text, found in sorted(_compositions().items()))
-    file.write_text("".join(rules), encoding="ascii")
+    rules = [
+        [" ".join(f"{ord(letter):X}" for letter in text) for text in pair] for pair in sorted(_compositions().items())
+    ]
+    file.write_text("".join("\t".join(pair) + "\n" for pair in rules), encoding="ascii")
     return {"normalization_rule_tsv": str(file)}
-
-
-def _codes(text: str) -> str:
-    return " ".join(f"{ord(character):X}" for character in text)
 
 
 def _compositions() -> dict[str, str]:
@@ -405,53 +413,6 @@ def _compositions() -> dict[str, str]:
     return found
 
 
-def _train(
-    sides: Sequence[Sequence[Path]], options: SentencePieceOptions, seed: int, model: io.BytesIO, rule: dict[str, Any]
-) -> None:
-    sentencepiece.SentencePieceTrainer.train(
-        # Passed line by line, as our own reader splits them: SentencePiece's reader knows other line ends.
-        sentence_iterator=_training_lines(sides, sample_size=options.sample_size, seed=seed),
-        model_writer=model,
-        model_type=options.model_type,
-        vocab_size=options.vocab_size,
-        byte_fallback=options.byte_fallback,
-        character_coverage=options.character_coverage,
-        **rule,
-        pad_id=PAD,
-        unk_id=UNK,
-        eos_id=EOS,
-        bos_id=-1,
-        pad_piece=SPECIAL_TOKENS[PAD],
-        unk_piece=SPECIAL_TOKENS[UNK],
-        eos_piece=SPECIAL_TOKENS[EOS],
-        user_defined_symbols=options.symbols,
-        # A unigram model may turn out smaller on little text; BPE cannot, see _explain.
-        hard_vocab_limit=options.model_type == "bpe",
-        # Sums are taken thread by thread, so the same number everywhere gives the same model everywhere.
-        num_threads=4,
-        max_sentence_length=_LONGEST,
-        minloglevel=2,
-    )
-
-
-def _explain(error: RuntimeError, vocab_size: int) -> NoReturn:
-    """Turn SentencePiece's message about a vocabulary size into nmt's message about the key."""
-    text = str(error)
-    key = f"{_KEY}.vocab_size: {vocab_size}"
-    if largest := re.search(r"too high.*<= (\d+)", text):
-        raise ConfigError(
-            f"{key} is too large for this training text, whose largest possible value is {largest[1]}"
-        ) from error
-    if smallest := re.search(r"smaller than required_chars\D*\d+ vs (\d+)", text):
-        raise ConfigError(
-            f"{key} is too small for the characters of this training text, which need at least {smallest[1]}; "
-            f"or lower {_KEY}.character_coverage"
-        ) from error
-    if "sentences_.empty()" in text:
-        raise DataError("the training text holds only empty lines") from error
-    raise DataError(f"SentencePiece could not learn a vocabulary: {text.splitlines()[-1]}") from error
-
-
 def _training_lines(sides: Sequence[Sequence[Path]], *, sample_size: int | None, seed: int) -> Iterator[str]:
     """The lines that are not empty; SentencePiece would leave out long ones, so that they come in parts."""
     for files in sides:
@@ -463,8 +424,7 @@ def _training_lines(sides: Sequence[Sequence[Path]], *, sample_size: int | None,
 
 def bpe_dropout(model: sentencepiece.SentencePieceProcessor, p: float, *, key: str) -> Splitter:
     """Sampling from a BPE model; ConfigError, which begins with `key`, for a model of another kind."""
-    _check_kind(model, "bpe", key)
-    pieces = _ordinary(model)
+    pieces = _ordinary(model, "bpe", key)
     merges = {
         (pieces[whole[:cut]], pieces[whole[cut:]]): i
         for whole, i in pieces.items()
@@ -479,11 +439,9 @@ def bpe_dropout(model: sentencepiece.SentencePieceProcessor, p: float, *, key: s
 
 def unigram_sampling(model: sentencepiece.SentencePieceProcessor, alpha: float, *, key: str) -> Splitter:
     """Sampling from a unigram model; ConfigError, which begins with `key`, for a model of another kind."""
-    _check_kind(model, "unigram", key)
-    pieces = _ordinary(model)
-    tokens = {i: [pieces[character] for character in piece] for piece, i in pieces.items() if _is_known(piece, pieces)}
+    pieces = _ordinary(model, "unigram", key)
     scores = np.array([model.get_score(i) for i in range(model.get_piece_size())], np.float64)
-    return PathSampling(_alphabet(model, pieces), tokens, scores, alpha=alpha)
+    return PathSampling(_alphabet(model, pieces), _spelled(pieces), scores, alpha=alpha)
 
 
 def kind_of(model: sentencepiece.SentencePieceProcessor) -> Literal["bpe", "unigram"] | None:
@@ -499,47 +457,44 @@ def kind_of(model: sentencepiece.SentencePieceProcessor) -> Literal["bpe", "unig
     return "unigram"
 
 
-def _check_kind(model: sentencepiece.SentencePieceProcessor, wanted: str, key: str) -> None:
+def _ordinary(model: sentencepiece.SentencePieceProcessor, wanted: str, key: str) -> dict[str, int]:
+    """The pieces that words are made of, with their ids: no special symbols, no bytes, none that a user has defined.
+
+    ConfigError for a model of another kind than is `wanted`. SentencePiece for Python does not tell which pieces a user
+    has defined: such a piece is always taken whole, so its score is 0, and it is there where all merges are left out.
+    The best merge of a BPE model has a score of 0, too.
+    """
     if kind_of(model) != wanted:
         raise ConfigError(f"{key}: needs a {wanted} model, which this SentencePiece model is not")
-    if any(model.is_unused(i) for i in range(model.get_piece_size())):
-        raise ConfigError(f"{key}: the SentencePiece model has pieces marked as unused, which cannot be sampled")
+    pieces = {}
+    for i in range(model.get_piece_size()):
+        if model.is_unused(i):
+            raise ConfigError(f"{key}: the SentencePiece model has pieces marked as unused, which cannot be sampled")
+        piece = model.id_to_piece(i)
+        is_whole = model.get_score(i) == 0 and (
+            wanted == "unigram"
+            or i in model.sample_encode_as_ids(piece.replace(WORD_BEGIN, " "), alpha=1.0, nbest_size=-1)
+        )
+        if not (model.is_control(i) or model.is_unknown(i) or model.is_byte(i) or is_whole):
+            pieces[piece] = i
+    return pieces
 
 
-def _ordinary(model: sentencepiece.SentencePieceProcessor) -> dict[str, int]:
-    """The pieces that words are made of, with their ids: no special symbols, no bytes, none that a user has defined."""
-    special = (model.is_control, model.is_unknown, model.is_byte, model.is_unused)
-    ids = (i for i in range(model.get_piece_size()) if not any(is_so(i) for is_so in special))
-    return {model.id_to_piece(i): i for i in ids if not _is_user_defined(model, i)}
-
-
-def _is_user_defined(model: sentencepiece.SentencePieceProcessor, i: int) -> bool:
-    """Whether a piece is always taken whole: its score is 0, and it is there where all merges are left out.
-
-    SentencePiece for Python does not tell the type of a piece. The best merge of a BPE model has a score of 0, too.
-    """
-    if model.get_score(i) != 0:
-        return False
-    text = model.id_to_piece(i).replace(WORD_BEGIN, " ")
-    return kind_of(model) == "unigram" or i in model.sample_encode_as_ids(text, alpha=1.0, nbest_size=-1)
-
-
-def _is_known(piece: str, pieces: dict[str, int]) -> bool:
-    return all(character in pieces for character in piece)
+def _spelled(pieces: dict[str, int]) -> dict[int, list[int]]:
+    """The characters of each piece; one with a character that is no piece of its own stays whole, and is not here."""
+    known = pieces.keys()
+    return {i: [pieces[letter] for letter in piece] for piece, i in pieces.items() if known >= set(piece)}
 
 
 def _alphabet(model: sentencepiece.SentencePieceProcessor, pieces: dict[str, int]) -> Alphabet:
-    """A token with a character that is no piece of its own stays whole."""
     size = model.get_piece_size()
     frozen, starts = np.ones(size, np.uint8), np.zeros(size, np.uint8)
-    characters = [[i] for i in range(size)]
-    for piece, i in pieces.items():
-        if _is_known(piece, pieces):
-            frozen[i] = 0
-            characters[i] = [pieces[character] for character in piece]
+    spelled = _spelled(pieces)
+    frozen[list(spelled)] = 0
     # Where spaces stand only at the beginning of pieces, no piece is part of two words.
     if WORD_BEGIN in pieces and not any(WORD_BEGIN in piece[1:] for piece in pieces):
         starts[pieces[WORD_BEGIN]] = 1
+    characters = [spelled.get(i, [i]) for i in range(size)]
     first = np.zeros(size + 1, np.int64)
     np.cumsum([len(own) for own in characters], out=first[1:])
     return Alphabet(first, np.concatenate([np.array(own, np.int32) for own in characters]), frozen, starts)

@@ -197,6 +197,12 @@ class Tokenizer(ABC):
         return None
 
 
+def given_or_text(given: Sequence[str | None], source: Sequence[Path], target: Sequence[Path]) -> list[Path]:
+    """What a joint vocabulary, or those of source and target, are made of: the `given` file of each, else the text."""
+    texts = [[*source, *target]] if len(given) == 1 else [source, target]
+    return [path for file, text in zip(given, texts, strict=True) for path in ([Path(file)] if file else text)]
+
+
 def printable_ids(ids: Sequence[int]) -> list[int]:
     """`ids` without padding and end symbols, which have no text."""
     return [int(i) for i in ids if i not in (PAD, EOS)]

@@ -7,17 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from nmt.config.schema import FilePath
 from nmt.data.text import read_lines
-from nmt.data.tokenizer import Span, Tokenizer, on_one_line, printable_ids
+from nmt.data.tokenizer import Span, Tokenizer, given_or_text, on_one_line, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, Vocabulary
 from nmt.errors import CheckpointError, DataError
 from nmt.registry import TOKENIZERS
 
 _TOKEN = re.compile(r"[^ \t]+")
-_JOINT_FILE, _SOURCE_FILE, _TARGET_FILE = "joint.vocab", "source.vocab", "target.vocab"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,11 @@ class WhitespaceOptions:
             raise ValueError(f"max_size: {self.max_size} leaves no room after the 3 special symbols")
         if self.joint and self.target_vocab is not None:
             raise ValueError("target_vocab: is not allowed with joint, where source_vocab serves both languages")
+
+    @property
+    def given(self) -> list[str | None]:
+        """The file of the joint vocabulary, or those of source and target; None for one made from the text."""
+        return [self.source_vocab] if self.joint else [self.source_vocab, self.target_vocab]
 
 
 @TOKENIZERS.register("whitespace")
@@ -122,48 +127,37 @@ class WhitespaceTokenizer(Tokenizer):
         return self._without_marks(" ".join(line[slice(*own)] for own in spans[first : last + 1]))
 
     def fingerprint(self) -> str:
-        digest = hashlib.sha256()
-        for vocabulary in (self._source, self._target):
-            digest.update("\n".join(vocabulary.tokens).encode() + b"\n\n")
-        return f"whitespace:{digest.hexdigest()}"
+        tokens = "".join("\n".join(vocabulary.tokens) + "\n\n" for vocabulary in (self._source, self._target))
+        return f"whitespace:{hashlib.sha256(tokens.encode()).hexdigest()}"
 
     def save(self, folder: Path) -> None:
-        if self.options.joint:
-            self._source.save(folder / _JOINT_FILE)
-        else:
-            self._source.save(folder / _SOURCE_FILE)
-            self._target.save(folder / _TARGET_FILE)
+        for name, vocabulary in zip(_names(self.options), (self._source, self._target), strict=False):
+            vocabulary.save(folder / name)
 
     @classmethod
     def load(cls, folder: Path, *, options: WhitespaceOptions) -> WhitespaceTokenizer:
         try:
-            if options.joint:
-                both = Vocabulary.from_file(folder / _JOINT_FILE, within=folder)
-                return cls(both, both, options=options)
-            source = Vocabulary.from_file(folder / _SOURCE_FILE, within=folder)
-            return cls(source, Vocabulary.from_file(folder / _TARGET_FILE, within=folder), options=options)
+            found = [Vocabulary.from_file(folder / name, within=folder) for name in _names(options)]
         except DataError as error:
             raise CheckpointError(f"the saved tokenizer cannot be used: {error}") from error
+        return cls(found[0], found[-1], options=options)
 
     @classmethod
     def train(
         cls, source: Sequence[Path], target: Sequence[Path], *, options: WhitespaceOptions, seed: int
     ) -> WhitespaceTokenizer:
-        if options.joint:
-            both = _vocabulary(options.source_vocab, [*source, *target], options=options)
-            return cls(both, both, options=options)
-        return cls(
-            _vocabulary(options.source_vocab, source, options=options),
-            _vocabulary(options.target_vocab, target, options=options),
-            options=options,
-        )
+        made = []
+        for file, text in zip(options.given, [[*source, *target]] if options.joint else [source, target], strict=True):
+            if file is not None:
+                made.append(Vocabulary.from_file(Path(file)))
+                continue
+            counts = Counter(chain.from_iterable(split(line) for path in text for line in read_lines(path)))
+            made.append(Vocabulary.from_counts(counts, max_size=options.max_size, min_count=options.min_count))
+        return cls(made[0], made[-1], options=options)
 
     @classmethod
     def inputs(cls, source: Sequence[Path], target: Sequence[Path], *, options: WhitespaceOptions) -> list[Path]:
-        if options.joint:
-            return [Path(options.source_vocab)] if options.source_vocab else [*source, *target]
-        sides = ((options.source_vocab, source), (options.target_vocab, target))
-        return [path for vocab, files in sides for path in ([Path(vocab)] if vocab else files)]
+        return given_or_text(options.given, source, target)
 
     @classmethod
     def symbol_problem(cls, symbol: str, *, options: WhitespaceOptions) -> str | None:
@@ -176,10 +170,10 @@ class WhitespaceTokenizer(Tokenizer):
 
     @classmethod
     def planned_sizes(cls, *, options: WhitespaceOptions) -> tuple[int, int] | None:
-        source, target = options.source_vocab, options.source_vocab if options.joint else options.target_vocab
-        if source is None or target is None:
+        if None in options.given:
             return None
-        return len(Vocabulary.from_file(Path(source))), len(Vocabulary.from_file(Path(target)))
+        sizes = [len(Vocabulary.from_file(Path(file))) for file in options.given if file is not None]
+        return sizes[0], sizes[-1]
 
     def _join(self, vocabulary: Vocabulary, ids: Sequence[int]) -> str:
         return on_one_line(self._without_marks(" ".join(vocabulary.tokens[i] for i in printable_ids(ids))))
@@ -196,11 +190,6 @@ def split(line: str) -> list[str]:
     return [token for token in line.replace("\t", " ").split(" ") if token]
 
 
-def _vocabulary(path: str | None, files: Sequence[Path], *, options: WhitespaceOptions) -> Vocabulary:
-    if path is not None:
-        return Vocabulary.from_file(Path(path))
-    counts: Counter[str] = Counter()
-    for file in files:
-        for line in read_lines(file):
-            counts.update(split(line))
-    return Vocabulary.from_counts(counts, max_size=options.max_size, min_count=options.min_count)
+def _names(options: WhitespaceOptions) -> Sequence[str]:
+    """Of the files that a tokenizer is saved in."""
+    return ("joint.vocab",) if options.joint else ("source.vocab", "target.vocab")
