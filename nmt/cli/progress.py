@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nmt.cli.common import EXIT_FAILURE
 from nmt.cli.lines import line_count
-from nmt.data.text import NotedLines, Undecodable
+from nmt.data.text import Undecodable
 from nmt.errors import counted
+from nmt.light.counts import Noted
 from nmt.search.values import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SEVERAL, SPLIT, notes_of
 from nmt.system import USUAL_COLUMNS, columns
 
@@ -116,7 +117,7 @@ class Totals:
     empty: int = 0
     tokens: int = 0
     unknown: int = 0
-    noted: dict[str, NotedLines] = field(default_factory=lambda: defaultdict(NotedLines))
+    noted: dict[str, Noted] = field(default_factory=lambda: defaultdict(Noted))
     """The lines of each note: `nmt.search.values.notes_of`."""
 
     def add(self, translation: Translation) -> list[str]:

@@ -12,8 +12,8 @@ from nmt.cli.arguments import feature_weights
 from nmt.cli.common import add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.output import output_stream
 from nmt.config import import_plugins
-from nmt.data.text import NotedLines
 from nmt.errors import ConfigError, DataError, counted, near_miss
+from nmt.light.counts import Noted
 
 if TYPE_CHECKING:
     from nmt.data.n_best import Entry
@@ -115,7 +115,7 @@ def _ranked(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator
     from nmt.evaluation.ranking import ranked
 
     as_text = arguments.format != "moses"
-    missing, following, changed, translations = NotedLines(), 0, 0, 0
+    missing, following, changed, translations = Noted(), 0, 0, 0
     for group in groups_of(entries):
         for number in range(following, group[0].number):
             missing.add(number + 1)

@@ -26,8 +26,9 @@ from nmt.cli.arguments import (
 )
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.descriptors import require
-from nmt.data.text import NotedLines, Undecodable
+from nmt.data.text import Undecodable
 from nmt.errors import ConfigError, DataError, counted
+from nmt.light.counts import Noted
 from nmt.registry import TASKS
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class Totals:
     nll: float = 0.0
     scores: list[float] = field(default_factory=list)
     """Kept for --json only."""
-    not_finite: NotedLines = field(default_factory=NotedLines)
+    not_finite: Noted = field(default_factory=Noted)
 
     def add(self, mean_nll: float, nll: float, *, tokens: int, unknown: int) -> None:
         """Count a line."""
@@ -235,7 +236,7 @@ def _loaded(arguments: argparse.Namespace, *, task: str) -> list[LoadedModel]:
     )
 
 
-def _end(found: list[str], rules: Sequence[tuple[Path, Undecodable]], *, failed: NotedLines) -> int:
+def _end(found: list[str], rules: Sequence[tuple[Path, Undecodable]], *, failed: Noted) -> int:
     """Say what was found, and return the exit code."""
     sys.stdout.flush()
     found += [f"{path}: {rule.summary()}" for path, rule in rules if rule.noted]
@@ -261,7 +262,7 @@ def _score_pairs(arguments: argparse.Namespace) -> int:
     models = _loaded(arguments, task="translation")
     rules = Undecodable(arguments.errors), Undecodable(arguments.errors)
     longest = shortest_training(models)
-    totals, longer, empty = Totals(), NotedLines(), 0
+    totals, longer, empty = Totals(), Noted(), 0
     for pair in _pair_scores(models, read_pairs(files, undecodable=rules), arguments):
         totals.add(pair.mean_nll, pair.mean_nll * pair.tokens, tokens=pair.tokens, unknown=pair.unknown)
         empty += pair.has_empty_side
@@ -369,7 +370,7 @@ def _score_n_best(arguments: argparse.Namespace) -> int:
     else:
         pairs = _pair_scores(models, ((sources[entry.number], entry.text) for entry in theirs), arguments)
         values = (-pair.mean_nll * pair.tokens for pair in pairs)
-    lines, total, not_finite = 0, 0.0, NotedLines()
+    lines, total, not_finite = 0, 0.0, Noted()
     for entry, value in zip(ours, values, strict=True):
         lines += 1
         total += value

@@ -11,13 +11,14 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, filterfalse, islice, zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Final, Literal, NamedTuple, TypeVar
 
 from nmt.errors import DataError, counted, missing
+from nmt.light.counts import Noted
 from nmt.light.encodings import MARK, is_wide, not_utf8
 
 T = TypeVar("T")
@@ -28,9 +29,6 @@ LONGEST_LINE = 1 << 24
 """Bytes of a line. Far more than a sentence has, and little enough that a packed file of one line fills no memory.
 SentencePiece ends the process where memory for a line is missing, and needs 60 bytes for each of its bytes."""
 
-
-SHOWN = 10
-"""Line numbers that a summary names."""
 PAUSE = 0.001
 """Seconds without a line that end a window: a sender that waits for the answer is not kept waiting, and one that is
 just writing a file into the pipe has not stopped."""
@@ -42,37 +40,6 @@ CHARACTERS = 1 << 22
 
 Arrives = Callable[[float], bool]
 """Whether the next line, or the end of the input, is here within so many seconds."""
-
-
-@dataclass
-class NotedLines:
-    """Counts lines and keeps the numbers, from 1, of the first few."""
-
-    count: int = 0
-    numbers: list[int] = field(default_factory=list)
-
-    def add(self, number: int) -> None:
-        """Note the line with this number."""
-        self.count += 1
-        if len(self.numbers) < SHOWN:
-            self.numbers.append(number)
-
-    def __bool__(self) -> bool:
-        return self.count > 0
-
-    @property
-    def lines(self) -> str:
-        """`1 line` or `1,203 lines`."""
-        return counted(self.count, "line")
-
-    @property
-    def listed(self) -> str:
-        """The numbers: `17, 40, 93`, with `...` where there are more."""
-        return ", ".join(map(str, self.numbers)) + (", ..." if self.count > len(self.numbers) else "")
-
-    def said(self, what: str) -> str:
-        """The lines worded with `what`: `3 lines longer than any in training: 17, 40, 93`."""
-        return f"{self.lines} {what}: {self.listed}"
 
 
 Policy = Literal["strict", "replace", "empty"]
@@ -95,7 +62,7 @@ class Undecodable:
         """Without a policy the text must be UTF-8, as with `strict`, but nobody can choose otherwise."""
         self.policy: Policy = policy or "strict"
         self._error = DataError if policy is None else NotUtf8Error
-        self.noted = NotedLines()
+        self.noted = Noted()
         self.first = ""
         """The message about the first of them, where the policy is not `strict`."""
         self._unasked: set[int] = set()
@@ -167,7 +134,9 @@ def read_lines(
         except FileNotFoundError as error:
             raise DataError(missing(name)) from error
         except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"{name}: {_reason(error)}") from error
+            said = getattr(error, "strerror", None)
+            reason = f"cannot be read ({said})" if said else f"not a readable gzip file ({error})"
+            raise DataError(f"{name}: {reason}") from error
     else:
         name = name or str(getattr(source, "name", "<stream>"))
         # A text stream would translate line ends itself; the bytes below it are what was sent.
@@ -206,12 +175,6 @@ def _raw_lines(stream: IO[Any]) -> Iterator[Any]:
         return
     while raw := stream.readline(LONGEST_LINE + 1):
         yield raw
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"cannot be read ({error.strerror})"
-    return f"not a readable gzip file ({error})"
 
 
 def as_list(prefixes: str | Sequence[str] | None) -> list[str]:
@@ -390,32 +353,24 @@ def read_blocks(pairs: Sequence[FilePair], *, lines: int, start: TextPosition) -
     cannot be read.
     """
     for part in range(start.pair, len(pairs)):
+        files, at = pairs[part], start if part == start.pair else TextPosition(part)
         try:
-            yield from _blocks(pairs[part], lines, start if part == start.pair else TextPosition(part))
+            with open_bytes(files.source) as source, open_bytes(files.target) as target:
+                source.seek(at.source_byte)
+                target.seek(at.target_byte)
+                while True:
+                    left, right = list(islice(source, lines)), list(islice(target, lines))
+                    if len(left) != len(right):
+                        raise unequal(files, *(sum(1 for _ in read_lines(path)) for path in files))
+                    if not left:
+                        break
+                    texts, first = (b"".join(left), b"".join(right)), at.lines + 1
+                    at = TextPosition(
+                        part, at.lines + len(left), at.source_byte + len(texts[0]), at.target_byte + len(texts[1])
+                    )
+                    yield Block(files, part, first, *texts, at)
         except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"{pairs[part].source} and its other side: cannot be read ({error})") from error
-
-
-def _blocks(files: FilePair, lines: int, at: TextPosition) -> Iterator[Block]:
-    with open_bytes(files.source) as source, open_bytes(files.target) as target:
-        source.seek(at.source_byte)
-        target.seek(at.target_byte)
-        while True:
-            (left, left_lines), (right, right_lines) = _take(source, lines), _take(target, lines)
-            if left_lines != right_lines:
-                raise unequal(files, *(sum(1 for _ in read_lines(path)) for path in files))
-            if not left_lines:
-                break
-            after = TextPosition(
-                at.pair, at.lines + left_lines, at.source_byte + len(left), at.target_byte + len(right)
-            )
-            yield Block(files, at.pair, at.lines + 1, left, right, after)
-            at = after
-
-
-def _take(stream: IO[bytes], lines: int) -> tuple[bytes, int]:
-    taken = list(islice(stream, lines))
-    return b"".join(taken), len(taken)
+            raise DataError(f"{files.source} and its other side: cannot be read ({error})") from error
 
 
 def split_lines(block: bytes, path: Path, *, first_line: int = 1) -> list[str]:
@@ -445,7 +400,9 @@ def sample_lines(files: Sequence[Path], size: int, *, seed: int) -> Iterator[str
     Raises DataError naming file and line for text that cannot be read.
     """
     try:
-        yield from map(_text, reservoir(_not_empty(files), size, seed=seed))
+        for line in reservoir(_not_empty(files), size, seed=seed):
+            text = line.decode("utf-8")
+            yield text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
     except (OSError, EOFError, zlib.error, UnicodeDecodeError):
         for path in files:
             deque(read_lines(path), maxlen=0)  # which names the line
@@ -478,11 +435,6 @@ def _not_empty(files: Sequence[Path]) -> Iterator[bytes]:
         with open_bytes(path) as stream:
             first = stream.readline().removeprefix(MARK)
             yield from filterfalse(frozenset((b"", b"\n", b"\r\n")).__contains__, chain([first], stream))
-
-
-def _text(line: bytes) -> str:
-    text = line.decode("utf-8")
-    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 
 def windows(

@@ -24,6 +24,9 @@ class Noted:
         self.count = 0
         self._numbers: list[int] = []
 
+    def __bool__(self) -> bool:
+        return self.count > 0
+
     def add(self, number: int) -> None:
         """Note the line with this number."""
         self.count += 1
@@ -93,7 +96,7 @@ class Counts:
             (self.several, "of several sentences translated as a whole (--split sentences translates each by itself)"),
             (self.not_utf8, f"not UTF-8, {self._fate}"),
         )
-        return [noted.said(what) for noted, what in said if noted.count]
+        return [noted.said(what) for noted, what in said if noted]
 
     def _training(self) -> str:
         tokens, is_known = self._longest or (0, False)

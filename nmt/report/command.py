@@ -16,12 +16,13 @@ from nmt.cli.arguments import MODEL, add_checkpoint, any_text, natural
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.lines import read_texts
 from nmt.config import import_plugins
-from nmt.data.text import NotedLines, Undecodable
+from nmt.data.text import Undecodable
 from nmt.errors import ConfigError, DataError, NmtError, counted, missing, printable
 from nmt.evaluation import check_subwords
 from nmt.evaluation.metrics import counting
 from nmt.interop.run_events import EVENTS
 from nmt.library.scoring import chosen_metrics
+from nmt.light.counts import Noted
 from nmt.report import (
     MapSentence,
     Sentences,
@@ -247,7 +248,7 @@ def _translate(models: Sequence[str], lines: Sequence[str], arguments: argparse.
         seconds = time.perf_counter() - start
         made.texts[name] = [result.text for result in results]
         made.kinds[name] = f"translated here, {translator.precision}"
-        missing, noted = NotedLines(), Counter(note for result in results for note in result.notes)
+        missing, noted = Noted(), Counter(note for result in results for note in result.notes)
         for number, result in enumerate(results, 1):
             if NOT_FINITE in result.notes:
                 missing.add(number)

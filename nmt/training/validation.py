@@ -20,9 +20,9 @@ from nmt.data import Corpus, Tokenizer, collate
 from nmt.data.batching import Pairs
 from nmt.data.corpus import Rows
 from nmt.data.sampler import HasLengths
-from nmt.data.text import NotedLines
 from nmt.data.work import Advance, no_progress
 from nmt.evaluation import Metric
+from nmt.light.counts import Noted
 from nmt.models.base import Seq2Seq
 from nmt.search import Translation
 from nmt.search.fusion import Fusion
@@ -56,9 +56,9 @@ class Validation:
     seconds: float = 0.0
     translations: Sequence[str] = ()
     """The translations of all lines, in order; only in the process that writes the log."""
-    not_finite: NotedLines = field(default_factory=NotedLines)
+    not_finite: Noted = field(default_factory=Noted)
     """Of these, lines for which no hypothesis had a finite score, so that their translations are empty."""
-    at_limit: NotedLines = field(default_factory=NotedLines)
+    at_limit: Noted = field(default_factory=Noted)
     """Of these, lines whose translation was cut by the limit of its length."""
     chance: Chance | None = None
     """Whether the output has to do with its source, where that can be told."""
@@ -118,9 +118,9 @@ class Found(NamedTuple):
     has_ended: bool
 
 
-def noted_lines(found: Sequence[Found]) -> tuple[NotedLines, NotedLines]:
+def noted_lines(found: Sequence[Found]) -> tuple[Noted, Noted]:
     """The lines without a finite hypothesis, and those whose best one was cut by the limit of its length."""
-    not_finite, at_limit = NotedLines(), NotedLines()
+    not_finite, at_limit = Noted(), Noted()
     for number, (_, is_finite, has_ended) in enumerate(found, start=1):
         if not is_finite:
             not_finite.add(number)
@@ -129,12 +129,12 @@ def noted_lines(found: Sequence[Found]) -> tuple[NotedLines, NotedLines]:
     return not_finite, at_limit
 
 
-def counts(not_finite: NotedLines, at_limit: NotedLines) -> dict[str, int]:
+def counts(not_finite: Noted, at_limit: Noted) -> dict[str, int]:
     """Both for log.jsonl."""
     return {"not_finite": not_finite.count, "length_limit": at_limit.count}
 
 
-def problems(not_finite: NotedLines, at_limit: NotedLines) -> list[str]:
+def problems(not_finite: Noted, at_limit: Noted) -> list[str]:
     """Both for people, where there are any."""
     said = ((not_finite, "without a translation with a finite score"), (at_limit, "stopped at the length limit"))
     return [noted.said(what) for noted, what in said if noted]

@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from nmt.data import find_file, read_lines, read_parallel
 from nmt.data import text as module
 from nmt.data.text import (
-    SHOWN,
     FilePair,
-    NotedLines,
     TextPosition,
     count_pairs,
     named_files,
@@ -31,6 +29,7 @@ from nmt.data.text import (
     windows,
 )
 from nmt.errors import DataError, counted
+from nmt.light.counts import Noted
 from nmt.light.encodings import is_wide
 
 ODD = "a\u0085b\u2028c\u2029d\x0be\x0cf\x00g\x1ch\ri"
@@ -179,13 +178,13 @@ def test_files_of_a_key_are_found_compressed_and_the_plain_one_comes_first(tmp_p
 
 
 def test_all_are_counted_and_the_first_few_named() -> None:
-    noted = NotedLines()
+    noted = Noted()
     assert not noted
-    for number in range(1, SHOWN + 2):
-        assert len(noted.numbers) == number - 1 and "..." not in noted.listed
+    for number in range(1, 11):
         noted.add(number)
-    assert noted.listed == ", ".join(map(str, range(1, SHOWN + 1))) + ", ..."
-    assert noted.lines == f"{SHOWN + 1} lines" and noted
+        assert noted.said("odd") == f"{counted(number, 'line')} odd: {', '.join(map(str, range(1, number + 1)))}"
+    noted.add(11)
+    assert noted and noted.said("odd") == "11 lines odd: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ..."
 
 
 PLACE = Path("t.en")
