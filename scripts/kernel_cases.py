@@ -68,14 +68,9 @@ def scan_cases() -> Iterator[Case]:
     The first launch in bf16 is also compiled in both directions without mask and initial state, and for pairs of cells.
     Units with an option are compiled in one launch only.
     """
-    from nmt.ops.lrn import LRN
-    from nmt.ops.min_gru import MinGRU
-    from nmt.ops.min_lstm import MinLSTM
-    from nmt.ops.olrn import OLRN
+    from nmt.ops import LRN, OLRN, SRU, SSRU, MinGRU, MinLSTM
     from nmt.ops.scan import Pair, ScanUnit
     from nmt.ops.scan.triton import scan_backward_kernel, scan_forward_kernel, unit_constants
-    from nmt.ops.sru import SRU
-    from nmt.ops.ssru import SSRU
 
     units: list[ScanUnit] = [LRN(), OLRN(), OLRN(tanh=True), SRU(), SSRU(), MinGRU(), MinGRU(positive=True)]
     units += [MinLSTM(), MinLSTM(positive=True)]

@@ -1,14 +1,14 @@
 """The C files of the engine and how each is compiled, for whatever builds it.
 
-Paths are relative to the folder of `nmt`. Besides what lies in nmt/light/src the kernels need `HEADERS`, which they
-share with the training kernels. An object is one compilation: a source, and flags in addition to `FLAGS`.
+Paths are relative to the folder of `nmt`. The kernels include steps of units and more from nmt/ops, which they share
+with the training kernels. An object is one compilation: a source, and flags in addition to `FLAGS`.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["FLAGS", "HEADERS", "LIBRARIES", "Compilation", "compilations", "kernel_compilations"]
+__all__ = ["FLAGS", "LIBRARIES", "Compilation", "compilations", "kernel_compilations"]
 
 FLAGS: Final = (
     "-std=c11",
@@ -22,12 +22,6 @@ FLAGS: Final = (
 -ffast-math."""
 
 LIBRARIES: Final = ("-lm",)
-
-HEADERS: Final = (
-    "ops/native/simd.h",
-    "ops/native/positive.h",
-    *(f"ops/{unit}/step.h" for unit in ("atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "sru", "ssru")),
-)
 
 
 class Compilation(NamedTuple):

@@ -20,7 +20,7 @@ from nmt.ops.recurrence import Recurrent, State
 U = TypeVar("U", bound="type[Unit]")
 
 UNITS: Final[dict[str, type[Unit]]] = {}
-"""All units by name; `register` adds to it. Importing `nmt.ops.units` registers the units of nmt."""
+"""All units by name; `register` adds to it. Importing `nmt.ops` registers the units of nmt."""
 
 
 class Update(NamedTuple):

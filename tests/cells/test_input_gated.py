@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from nmt.cells import Cell
-from nmt.ops.min_lstm import MinLSTM
+from nmt.ops import MinLSTM
 from nmt.ops.sequence import sequence
 from nmt.registry import CELLS
 

@@ -8,13 +8,8 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.ops.lrn import LRN
-from nmt.ops.min_gru import MinGRU
-from nmt.ops.min_lstm import MinLSTM
-from nmt.ops.olrn import OLRN
+from nmt.ops import LRN, OLRN, SRU, SSRU, MinGRU, MinLSTM
 from nmt.ops.scan import Pair, Scan, ScanUnit
-from nmt.ops.sru import SRU
-from nmt.ops.ssru import SSRU
 
 UNITS: Final[dict[str, ScanUnit]] = {
     "lrn": LRN(),

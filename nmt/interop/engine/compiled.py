@@ -18,7 +18,7 @@ def compiled_engine() -> Path:
     """The shared library, which chooses its kernels when it runs; ConfigError where it cannot be compiled."""
     flags = [*FLAGS, "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'ops/native'}"]
     jobs = [[*flags, *one.flags, "-c", str(ROOT / one.source)] for one in compilations(platform.machine())]
-    files = sorted({*(ROOT / "light/src").glob("*.[ch]"), *(ROOT / "ops").glob("*/*.h")})
+    files = sorted({*(ROOT / "light/src").glob("*.[ch]"), *(ROOT / "ops").glob("*/*.[ch]")})
     try:
         return library(Recipe(files, jobs, ["-pthread"]))
     except BuildError as error:

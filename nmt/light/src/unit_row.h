@@ -1,5 +1,4 @@
-/* One step of a unit without matrices for a row of channels: include this after the unit's step.h, which defines
-   those of INPUTS, STATES, VECTORS and OPTIONS that the unit has. */
+/* One step of a unit without matrices for a row of channels, included in place of the loops of nmt/ops/native/scan.h. */
 
 INLINE void UNIT(channel)(const float *x, const float *before, const float *const v[4], float *after, i64 H, i64 j,
                           const int options) {
@@ -28,9 +27,3 @@ static void UNIT(row)(const float *x, const float *before, const float *u, const
 }
 
 _Static_assert(OPTIONS <= 1 && VECTORS <= 4, "more than an instruction has");
-
-#undef UNIT
-#undef INPUTS
-#undef STATES
-#undef VECTORS
-#undef OPTIONS

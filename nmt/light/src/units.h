@@ -8,29 +8,13 @@
 #include "../../ops/lstm/step.h"
 #include "vectors.h"
 
-#define UNIT(name) lrn_##name
-#include "../../ops/lrn/step.h"
-#include "unit_row.h"
-
-#define UNIT(name) olrn_##name
-#include "../../ops/olrn/step.h"
-#include "unit_row.h"
-
-#define UNIT(name) sru_##name
-#include "../../ops/sru/step.h"
-#include "unit_row.h"
-
-#define UNIT(name) ssru_##name
-#include "../../ops/ssru/step.h"
-#include "unit_row.h"
-
-#define UNIT(name) min_gru_##name
-#include "../../ops/min_gru/step.h"
-#include "unit_row.h"
-
-#define UNIT(name) min_lstm_##name
-#include "../../ops/min_lstm/step.h"
-#include "unit_row.h"
+#define UNIT_LOOPS "../../light/src/unit_row.h"
+#include "../../ops/scan/lrn.c"
+#include "../../ops/scan/olrn.c"
+#include "../../ops/scan/sru.c"
+#include "../../ops/scan/ssru.c"
+#include "../../ops/scan/min_gru.c"
+#include "../../ops/scan/min_lstm.c"
 
 #define UNIT_ROW(name)                                                                                    \
     static void name(const float *x, const float *before, const float *u, const float *const v[4], int p, \

@@ -1,5 +1,6 @@
 /* A unit whose steps need no matrix product, over time. Include this file at the end of the unit's C file, which must
-   include simd.h and then define, for one channel:
+   include simd.h and then define, for one channel, what follows. The engine includes the C files of nmt's units with
+   loops of its own, UNIT_LOOPS, instead.
 
    UNIT(name)   for example NAME(lrn_##name): the names of its functions
    INPUTS, STATES, VECTORS, OPTIONS   the numbers of its products, of the tensors of its state, its weights and options
@@ -11,6 +12,10 @@
    [STATES, T, B, H] with stride bp or ap between tensors, sb between rows and st between steps: `before` has the state
    before step t, `after` the state after it. Rows whose mask is 0 keep their state. Bit 0 of `form` means that there
    are two cells, and the second starts from the state of the first; the bits above are `options`, bit i is option i. */
+
+#ifdef UNIT_LOOPS
+#include UNIT_LOOPS
+#else
 
 _Static_assert(INPUTS <= 8 && STATES <= 8 && VECTORS <= 8 && OPTIONS <= 2, "more than EACH has written out");
 
@@ -130,6 +135,9 @@ API void UNIT(backward)(const T *x, i64 xb, i64 xt, const float *v, const uint8_
 
 #undef SCAN_FORM
 #undef SCAN_ROW
+
+#endif
+
 #undef UNIT
 #undef INPUTS
 #undef STATES

@@ -106,4 +106,15 @@ INLINE float fast_tanh(float x) {
     return square < 0.09f ? small : large;
 }
 
+/* x + 1/2 where x >= 0, else the sigmoid of x, which keeps the states of minGRU and minLSTM positive; its derivative. */
+INLINE float positive_part(float x) {
+    float low = sigmoid(x);
+    return x >= 0.0f ? x + 0.5f : low;
+}
+
+INLINE float positive_slope(float x) {
+    float low = sigmoid(x);
+    return x >= 0.0f ? 1.0f : low * (1.0f - low);
+}
+
 #endif

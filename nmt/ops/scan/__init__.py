@@ -30,9 +30,9 @@ class ScanUnit(Unit):
     vectors_each: ClassVar[int] = 0
     """V: number of its weights."""
     native_source: ClassVar[Path | None] = None
-    """C file with the definitions that scan.h requires; None: native.c in nmt's folder of this name."""
-    functions: ClassVar[str]
-    """Module with its `step` and `gradient` in Triton, as `nmt.ops.scan.triton` calls them."""
+    """C file with the definitions that scan.h requires; None: that of its name beside this file."""
+    functions: ClassVar[str | None] = None
+    """Module with its `step` and `gradient` in Triton, for `nmt.ops.scan.triton`; None: those that are there."""
     wide_memory: ClassVar[bool] = False
     """Whether Triton keeps the states other than h in fp32, for a gradient that jumps where they cross some value."""
     cells: ClassVar[int] = 1

@@ -1,6 +1,7 @@
 """All scan units in Triton: one kernel forward and one backward, which take a unit's step and gradient as functions.
 
-A unit's module has two functions for a block of channels, all values fp32; OPTIONS has bit i set for its option i:
+A unit has two functions for a block of channels, all values fp32; OPTIONS has bit i set for its option i. They are in
+the module `ScanUnit.functions` or, for the units of nmt, below, with the unit's name in front:
 
     step(x, state, vectors, OPTIONS) -> the state after the step, a tuple as `state`
     gradient(x, state, vectors, d, OPTIONS) -> the gradients of x, of `state` and of the vectors, a tuple each, from the
@@ -27,13 +28,17 @@ from torch import Tensor
 
 from nmt.ops.scan import Given, Scan, ScanUnit
 from nmt.ops.triton_tools import (
+    LOG2_E,
     Launch,
     gradient_like,
     launch_for,
     mask_bytes,
     mask_strides,
     readable,
+    reciprocal,
     sequence_like,
+    sigmoid,
+    tanh,
 )
 from nmt.ops.unit import States, Step
 
@@ -43,6 +48,167 @@ from nmt.ops.unit import States, Step
 UNSPECIALIZED: Final = ["T", "B", "sm_b"]
 STEP: Final = Launch(block=128, unroll=1, stages=1)
 """The launch of a single step."""
+
+
+@triton.jit
+def lrn_step(x, state, vectors, OPTIONS: tl.constexpr):
+    p, q, r = x
+    h = sigmoid(p + state[0]) * r + sigmoid(q - state[0]) * state[0]
+    if OPTIONS == 1:
+        h = tanh(h)
+    return (h,)
+
+
+@triton.jit
+def lrn_gradient(x, state, vectors, d, OPTIONS: tl.constexpr):
+    p, q, r = x
+    h = state[0]
+    i = sigmoid(p + h)
+    f = sigmoid(q - h)
+    g = d[0]
+    if OPTIONS == 1:
+        y = tanh(i * r + f * h)
+        g = g * (1.0 - y * y)
+    dp = g * r * i * (1.0 - i)
+    dq = g * h * f * (1.0 - f)
+    return (dp, dq, g * i), (g * f + dp - dq,), ()
+
+
+@triton.jit
+def olrn_step(x, state, vectors, OPTIONS: tl.constexpr):
+    p, q, r, s = x
+    c = sigmoid(p + state[0]) * r + sigmoid(q - state[0]) * state[0]
+    if OPTIONS == 1:
+        c = tanh(c)
+    return (sigmoid(s - c) * c,)
+
+
+@triton.jit
+def olrn_gradient(x, state, vectors, d, OPTIONS: tl.constexpr):
+    p, q, r, s = x
+    h = state[0]
+    i = sigmoid(p + h)
+    f = sigmoid(q - h)
+    c = i * r + f * h
+    if OPTIONS == 1:
+        c = tanh(c)
+    o = sigmoid(s - c)
+    ds = d[0] * c * o * (1.0 - o)
+    g = d[0] * o - ds
+    if OPTIONS == 1:
+        g = g * (1.0 - c * c)
+    dp = g * r * i * (1.0 - i)
+    dq = g * h * f * (1.0 - f)
+    return (dp, dq, g * i, ds), (g * f + dp - dq,), ()
+
+
+@triton.jit
+def sru_step(x, state, vectors, OPTIONS: tl.constexpr):
+    x_r, x_f, x_c, x_h = x
+    v_f, v_r = vectors
+    c = state[1]
+    new = x_c + sigmoid(x_f + v_f * c) * (c - x_c)
+    return x_h + sigmoid(x_r + v_r * c) * (new - x_h), new
+
+
+@triton.jit
+def sru_gradient(x, state, vectors, d, OPTIONS: tl.constexpr):
+    x_r, x_f, x_c, x_h = x
+    v_f, v_r = vectors
+    c = state[1]
+    f = sigmoid(x_f + v_f * c)
+    r = sigmoid(x_r + v_r * c)
+    new = x_c + f * (c - x_c)
+    g = d[1] + d[0] * r
+    dr = d[0] * (new - x_h) * r * (1.0 - r)
+    df = g * (c - x_c) * f * (1.0 - f)
+    dx = dr, df, g * (1.0 - f), d[0] * (1.0 - r)
+    return dx, (tl.zeros_like(c), g * f + df * v_f + dr * v_r), (df * c, dr * c)
+
+
+@triton.jit
+def ssru_step(x, state, vectors, OPTIONS: tl.constexpr):
+    x_f, x_c = x
+    c = x_c + sigmoid(x_f + vectors[0]) * (state[1] - x_c)
+    return tl.where(c < 0.0, 0.0, c), c  # NaN stays
+
+
+@triton.jit
+def ssru_gradient(x, state, vectors, d, OPTIONS: tl.constexpr):
+    x_f, x_c = x
+    f = sigmoid(x_f + vectors[0])
+    difference = state[1] - x_c
+    g = d[1] + tl.where(x_c + f * difference <= 0.0, 0.0, d[0])
+    df = g * difference * f * (1.0 - f)
+    return (df, g * (1.0 - f)), (tl.zeros_like(f), g * f), (df,)
+
+
+@triton.jit
+def positive_part(x):
+    """As `nmt.ops.scan.units.positive_part`."""
+    return tl.where(x >= 0.0, x + 0.5, sigmoid(x))
+
+
+@triton.jit
+def positive_slope(x):
+    """Its derivative."""
+    low = sigmoid(x)
+    return tl.where(x >= 0.0, 1.0, low * (1.0 - low))
+
+
+@triton.jit
+def min_gru_step(x, state, vectors, OPTIONS: tl.constexpr):
+    g = x[1] + vectors[1]
+    if OPTIONS == 1:
+        g = positive_part(g)
+    return (state[0] + sigmoid(x[0] + vectors[0]) * (g - state[0]),)
+
+
+@triton.jit
+def min_gru_gradient(x, state, vectors, d, OPTIONS: tl.constexpr):
+    z = sigmoid(x[0] + vectors[0])
+    g = x[1] + vectors[1]
+    dg = d[0] * z
+    if OPTIONS == 1:
+        dg = dg * positive_slope(g)
+        g = positive_part(g)
+    dz = d[0] * (g - state[0]) * z * (1.0 - z)
+    return (dz, dg), (d[0] * (1.0 - z),), (dz, dg)
+
+
+@triton.jit
+def powers_of(f, i):
+    """e^-m, e^(-f - m) and e^(-i - m), m being the greatest of 0, -f and -i; see min_lstm.c."""
+    m = tl.maximum(tl.maximum(-f, -i), 0.0)
+    return tl.exp2(m * -LOG2_E), tl.exp2((f + m) * -LOG2_E), tl.exp2((i + m) * -LOG2_E)
+
+
+@triton.jit
+def min_lstm_step(x, state, vectors, OPTIONS: tl.constexpr):
+    one, e_f, e_i = powers_of(x[0] + vectors[0], x[1] + vectors[1])
+    g = x[2] + vectors[2]
+    if OPTIONS == 1:
+        g = positive_part(g)
+    old = one + e_i
+    new = one + e_f
+    return ((old * state[0] + new * g) * reciprocal(old + new),)
+
+
+@triton.jit
+def min_lstm_gradient(x, state, vectors, d, OPTIONS: tl.constexpr):
+    one, e_f, e_i = powers_of(x[0] + vectors[0], x[1] + vectors[1])
+    g = x[2] + vectors[2]
+    old = one + e_i
+    new = one + e_f
+    factor = reciprocal(old + new)
+    dg = d[0] * new * factor
+    if OPTIONS == 1:
+        dg = dg * positive_slope(g)
+        g = positive_part(g)
+    gate = d[0] * (state[0] - g) * factor * factor
+    df = gate * old * e_f
+    di = -gate * new * e_i
+    return (df, di, dg), (d[0] * old * factor,), (df, di, dg)
 
 
 @triton.jit
@@ -248,9 +414,10 @@ def scan_backward_kernel(
 
 def unit_constants(unit: ScanUnit) -> dict[str, Any]:
     """The constants of a unit for the kernels."""
-    module, cells = importlib.import_module(unit.functions), unit.cells
-    sizes = {"INPUTS": unit.inputs // cells, "VECTORS": unit.vectors_each // cells, "STATES": unit.states}
-    return {"STEP": module.step, "GRADIENT": module.gradient, "CELLS": cells, "OPTIONS": unit.bits, **sizes}
+    module, prefix = importlib.import_module(unit.functions or __name__), "" if unit.functions else f"{unit.name}_"
+    functions = {"STEP": getattr(module, f"{prefix}step"), "GRADIENT": getattr(module, f"{prefix}gradient")}
+    sizes = {"INPUTS": unit.inputs // unit.cells, "VECTORS": unit.vectors_each // unit.cells, "STATES": unit.states}
+    return functions | {"CELLS": unit.cells, "OPTIONS": unit.bits} | sizes
 
 
 def _constants(given: Given, launch: Launch) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def test_an_unknown_kernel_is_refused() -> None:
 def test_every_kernel_of_every_source_has_a_signature() -> None:
     for source in build.sources():
         text = source.read_text(encoding="utf-8")
-        declared = text.count("API void NAME(") + 2 * text.count('#include "scan.h"')
+        declared = text.count("API void NAME(") + 2 * text.count('#include "../native/scan.h"')
         assert len(read_signatures(source)) == declared, source
 
 

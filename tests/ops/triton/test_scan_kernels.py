@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.ops.lrn import LRN
-from nmt.ops.sru import SRU
+from nmt.ops import LRN, SRU
 from nmt.ops.unit import Sizes, States, steps_of
 from tests.ops.scan_units import UNITS, equation, inputs, whole
 from tests.ops.triton.comparison import assert_equal, make_mask, outputs_and_gradients, randn

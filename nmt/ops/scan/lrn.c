@@ -1,7 +1,18 @@
-/* LRN, see step.h. */
+/* LRN: i = sigmoid(p + h'), f = sigmoid(q - h'), h = i r + f h', or the tanh of it; x = p, q, r. */
+
+#include "../native/simd.h"
 
 #define UNIT(name) NAME(lrn_##name)
-#include "step.h"
+#define INPUTS 3
+#define STATES 1
+#define VECTORS 0
+#define OPTIONS 1
+
+INLINE void UNIT(step)(const float *x, const float *v, float *state, int tanh) {
+    (void)v; /* no weights */
+    float h = sigmoid(x[0] + state[0]) * x[2] + sigmoid(x[1] - state[0]) * state[0];
+    state[0] = tanh ? fast_tanh(h) : h;
+}
 
 INLINE void UNIT(gradient)(const float *x, const float *v, const float *before, const float *after, float *d, float *dx,
                            float *dv, int tanh) {
@@ -12,4 +23,4 @@ INLINE void UNIT(gradient)(const float *x, const float *v, const float *before, 
     d[0] = g * f + dx[0] - dx[1];
 }
 
-#include "scan.h"
+#include "../native/scan.h"

@@ -1,7 +1,19 @@
-/* oLRN, see step.h. */
+/* oLRN: c is the state of LRN after p, q, r and h', h = sigmoid(s - c) c; x = p, q, r, s. */
+
+#include "../native/simd.h"
 
 #define UNIT(name) NAME(olrn_##name)
-#include "step.h"
+#define INPUTS 4
+#define STATES 1
+#define VECTORS 0
+#define OPTIONS 1
+
+INLINE void UNIT(step)(const float *x, const float *v, float *state, int tanh) {
+    (void)v; /* no weights */
+    float c = sigmoid(x[0] + state[0]) * x[2] + sigmoid(x[1] - state[0]) * state[0];
+    if (tanh) c = fast_tanh(c);
+    state[0] = sigmoid(x[3] - c) * c;
+}
 
 INLINE void UNIT(gradient)(const float *x, const float *v, const float *before, const float *after, float *d, float *dx,
                            float *dv, int tanh) {
@@ -16,4 +28,4 @@ INLINE void UNIT(gradient)(const float *x, const float *v, const float *before, 
     d[0] = g * f + dx[0] - dx[1];
 }
 
-#include "scan.h"
+#include "../native/scan.h"
