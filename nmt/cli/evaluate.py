@@ -275,7 +275,7 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
     from nmt.cli.output import output_stream
     from nmt.cli.progress import LinesBar, Totals
     from nmt.data.text import windows
-    from nmt.library.translator import WINDOW
+    from nmt.search.values import WINDOW
 
     inputs = [name for text in _inputs(arguments) for name in text]
     # Opened first, so that a file that cannot be written is reported before the work starts.
@@ -292,13 +292,13 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
         with bar:
             bar.window(len(source))
             for window in windows(source, size=WINDOW):
-                for translation in models.translator.translate_window(window):
-                    lines.append(translation.best)
-                    totals.add(translation)
+                for result in models.translate(window, ()):
+                    lines.append(result.text)
+                    totals.add(result)
         seconds = time.perf_counter() - start
         if output is not None:
             output.write("".join(line + "\n" for line in lines).encode())
-    say("nmt-eval", totals.summary(seconds, models=models.models))
+    say("nmt-eval", totals.summary(seconds, models=len(arguments.models)))
     return lines, models, totals.exit_code
 
 

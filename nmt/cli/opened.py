@@ -5,39 +5,35 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.cli.arguments import DECODING, option_of, overridden
 from nmt.errors import ConfigError
 from nmt.interop.engine.opened import are_engine_files
 from nmt.interop.facts import LongestSource
-from nmt.library.light import EngineFiles, Line, refused_wish
+from nmt.library.light import EngineFiles, lacking
 from nmt.light.options import AUTO
+from nmt.light.results import Result
 from nmt.light.translator import NOT_TOLD
 from nmt.registry import SEARCHES
-from nmt.search import Request, Translation
-from nmt.search.values import AT_LIMIT, NOT_FINITE, SEVERAL, SPLIT, Details, as_request
+from nmt.search import Request
+from nmt.search.values import Details, as_request
 
 if TYPE_CHECKING:
     import torch
 
     from nmt.interop.model_dir import LoadedModel
 
-
-class Translating(Protocol):
-    """Translates some lines, all at once."""
-
-    def translate_window(self, lines: Sequence[str | Request], *, details: Details = ()) -> list[Translation]:
-        """The n best translations of each line, in order, with the details asked for."""
+Translate = Callable[[Sequence[str | Request], Details], list[Result]]
+"""The n best translations of some lines, all at once and in order, with the details asked for."""
 
 
 class Opened(NamedTuple):
     """One model or an ensemble, with the options of a command line."""
 
-    translator: Translating
-    models: int
+    translate: Translate
     n_best: int
     described: str
     """Models, place, search and number format, for people."""
@@ -96,63 +92,27 @@ def _open_files(
     given = {name: getattr(arguments, name) for name in DECODING if name != "precision"}
     options = {name: value for name, value in given.items() if value is not None}
     chosen = {**files.chosen(options, say=say or (lambda message: None), named=option_of), "scores": scores}
+
+    def translate(lines: Sequence[str | Request], details: Details) -> list[Result]:
+        requests = [*map(as_request, lines)]
+        for request in requests:
+            for name, called in _WISHES.items():
+                if getattr(request, name):
+                    raise request.error(f"{called}: {lacking(files.file)}")
+        own = {**chosen, "details": tuple(details)}
+        return files.lines([request.text for request in requests], own, before_call=before_batch, on_call=on_batch)
+
     listed = ", ".join(arguments.models)
     names = listed if len(arguments.models) == 1 else f"an ensemble of {len(arguments.models)} models ({listed})"
     search = "" if arguments.search in (None, "auto") else f"search {arguments.search}, "
+    size = f"beam {chosen.get('beam_size', files.beam_size)}"
     return Opened(
-        FilesTranslator(files, chosen, before_batch=before_batch, on_batch=on_batch),
-        len(arguments.models),
+        translate,
         arguments.n_best or 1,
-        f"{names} by the engine on {place}, {search}beam {files.beam_size(chosen)}, {files.facts.precision}",
-        files.facts.languages,
+        f"{names} by the engine on {place}, {search}{size}, {files.precision} ({files.instructions})",
+        (files.source_language, files.target_language),
         files.longest or _ANY_LENGTH,
         str,
-    )
-
-
-class FilesTranslator:
-    """Translates lines like `nmt.search.Translator`, except for what the engine does not have."""
-
-    def __init__(
-        self,
-        files: EngineFiles,
-        chosen: Mapping[str, Any],
-        *,
-        before_batch: Callable[[], object] | None,
-        on_batch: Callable[[int], object],
-    ) -> None:
-        """`chosen`: the engine's own options."""
-        self._files, self._chosen = files, chosen
-        self._before, self._on = before_batch, on_batch
-
-    def translate_window(self, lines: Sequence[str | Request], *, details: Details = ()) -> list[Translation]:
-        """The n best translations of some lines, with what `details` asks for; DataError for a request with wishes."""
-        texts = [self._text(as_request(line)) for line in lines]
-        chosen = {**self._chosen, "details": tuple(details)}
-        found = self._files.lines(texts, chosen, before_call=self._before, on_call=self._on)
-        return [*map(_translation, found)]
-
-    def _text(self, request: Request) -> str:
-        for name, called in _WISHES.items():
-            if getattr(request, name):
-                raise request.error(refused_wish(called, self._files.file))
-        return request.text
-
-
-def _translation(line: Line) -> Translation:
-    result, lengths = line
-    return Translation(
-        result.source,
-        result.n_best,
-        source_tokens=result.source_tokens,
-        unknown=result.unknown,
-        parts=max(1, len(lengths)),
-        sentences=max(1, len(lengths)) - (SPLIT in result.notes),
-        several=SEVERAL in result.notes,
-        longest_part=max(lengths, default=0),
-        has_ended=AT_LIMIT not in result.notes,
-        is_finite=NOT_FINITE not in result.notes,
-        source_pieces=result.source_pieces,
     )
 
 
@@ -161,14 +121,12 @@ def _check_of_files(arguments: argparse.Namespace) -> None:
     file = arguments.models[0]
     if arguments.device == "cuda":
         raise ConfigError(f"--device cuda: {file} is one file for the engine, which computes on the CPU")
-    if arguments.plugins:
-        raise ConfigError(f"--plugin: {file} is one file for the engine, which needs and takes no plugins")
     for detail in getattr(arguments, "details", ()):
         if detail in NOT_TOLD:
-            raise ConfigError(refused_wish(f"--with {detail}", file))
+            raise ConfigError(f"--with {detail}: {lacking(file)}")
     for name in ("prefix", "constraints"):
         if getattr(arguments, name, None) is not None:
-            raise ConfigError(refused_wish(f"--{name}", file))
+            raise ConfigError(f"--{name}: {lacking(file)}")
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError(
             f"WORLD_SIZE: {file} is one file for the engine, which translates in one process with all cores"
@@ -208,15 +166,19 @@ def _open_runs(
         on_batch=on_batch,
         lines=lines_of_all([model.lines for model in models]),
     )
+    longest = shortest_training(models)
     named = "" if decoding.search == AUTO else f"search {decoding.search}, "
     size = SEARCHES.get(decoding.chosen_search).size(decoding)
     fused = "" if decoding.language_model is None else f", with the language model {decoding.language_model}"
+
+    def translate(lines: Sequence[str | Request], details: Details) -> list[Result]:
+        return [one.result(longest.tokens) for one in translator.translate_window(lines, details=details)]
+
     return Opened(
-        translator,
-        len(models),
+        translate,
         decoding.n_best,
         f"{names_of(models)} on {place}, {named}{size}{fused}, {translator.precision}",
         (loaded.config.data.source_language, loaded.config.data.target_language),
-        shortest_training(models),
+        longest,
         loaded.tokenizer.joined_target,
     )

@@ -7,7 +7,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -17,10 +16,9 @@ from nmt.files import check_not_packed, naming
 from nmt.interop.run_layout import check_no_part
 from nmt.light.formats import FORMATS, as_pharaoh, without_alignment
 from nmt.light.output import STDOUT, Written, descriptor_of, is_input, is_one_file
-from nmt.light.results import Hypothesis, Result
 
 if TYPE_CHECKING:
-    from nmt.search import Translation
+    from nmt.light.results import Result
     from nmt.search.values import Details
 
 
@@ -134,9 +132,8 @@ class Writer:
         self.details: Details = details if alignment is None else tuple(dict.fromkeys((*details, "alignment")))
         """The details that each translation must have."""
 
-    def write(self, number: int, translation: Translation, *, n_best: int, notes: Sequence[str]) -> None:
+    def write(self, number: int, result: Result, *, n_best: int, notes: Sequence[str]) -> None:
         """Write the translation of line `number`, counted from 0."""
-        result = as_result(translation)
         if self._alignment is not None:
             self._alignment.write(as_pharaoh(result).encode())
             result = result if self._shows_alignment else without_alignment(result)
@@ -165,28 +162,3 @@ def opened_writer(arguments: argparse.Namespace, *, inputs: Sequence[str], is_ma
         if alignment is not None:
             aligned = stack.enter_context(output_stream(alignment, inputs=inputs, models=arguments.models))
         yield Writer(stream, aligned, form=arguments.format, details=arguments.details)
-
-
-def as_result(translation: Translation) -> Result:
-    """The parts of a translation that are written, without its notes."""
-    return Result(
-        translation.source,
-        [*map(_with_lists, translation.hypotheses)],
-        source_pieces=translation.source_pieces,
-    )
-
-
-def _with_lists(found: Hypothesis) -> Hypothesis:
-    """The same with attention as lists."""
-    parts, heads = found.attention_of_parts, found.heads_of_parts
-    if parts is None and heads is None:
-        return found
-    return replace(
-        found,
-        attention_of_parts=None
-        if parts is None
-        else tuple(part if isinstance(part, list) else part.tolist() for part in parts),
-        heads_of_parts=None
-        if heads is None
-        else tuple({name: own.tolist() for name, own in part.items()} for part in heads),
-    )

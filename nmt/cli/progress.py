@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -14,12 +15,12 @@ from nmt.cli.lines import line_count
 from nmt.data.text import Undecodable
 from nmt.errors import counted
 from nmt.light.counts import Noted
-from nmt.search.values import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SEVERAL, SPLIT, notes_of
+from nmt.search.values import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SEVERAL, SPLIT
 from nmt.system import USUAL_COLUMNS, columns
 
 if TYPE_CHECKING:
     from nmt.interop.facts import LongestSource
-    from nmt.search import Translation
+    from nmt.light.results import Result
 
 _KNOWN = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
 _UNKNOWN = "{desc}: {n_fmt} lines [{elapsed}, {rate_noinv_fmt}]"
@@ -118,18 +119,17 @@ class Totals:
     tokens: int = 0
     unknown: int = 0
     noted: dict[str, Noted] = field(default_factory=lambda: defaultdict(Noted))
-    """The lines of each note: `nmt.search.values.notes_of`."""
+    """The lines of each note of `nmt.light.results.Result`."""
 
-    def add(self, translation: Translation) -> list[str]:
+    def add(self, result: Result) -> Sequence[str]:
         """Count one line; return its problems, in the words of `--format jsonl`."""
         self.lines += 1
-        self.empty += translation.source_tokens == 0
-        self.tokens += translation.source_tokens
-        self.unknown += translation.unknown
-        found = notes_of(translation, longest=self.longest.tokens)
-        for name in found:
+        self.empty += result.source_tokens == 0
+        self.tokens += result.source_tokens
+        self.unknown += result.unknown
+        for name in result.notes:
             self.noted[name].add(self.lines)
-        return ["not_utf8", *found] if self.undecodable.had(self.lines) else found
+        return ["not_utf8", *result.notes] if self.undecodable.had(self.lines) else result.notes
 
     def summary(self, seconds: float, *, models: int = 1) -> str:
         """One line for people."""

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import MODELS_OR_FILES, add_checkpoint, add_decoding, add_n_best, check_ensemble, details
@@ -15,9 +16,6 @@ from nmt.interop.engine.opened import are_engine_files
 from nmt.system import keep_large_blocks, keep_more_kernels
 
 if TYPE_CHECKING:
-    from nmt.cli.opened import Opened
-    from nmt.search import Request, Translation
-    from nmt.search.values import Details
     from nmt.training.distributed import World
 
 DESCRIPTION = """Translate text line by line, by default from standard input to standard output. The output keeps the
@@ -109,7 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
 def translate(arguments: argparse.Namespace) -> int:
     """Load the model, and translate alone or together with the processes that torchrun started."""
     if are_engine_files(arguments.models):
-        return _translate(arguments, _Alone())
+        return _translate(arguments, None)
     keep_more_kernels()
     # Imported late, so that --help and mistakes in the options do not load torch.
     from nmt.training.distributed import connected
@@ -119,23 +117,18 @@ def translate(arguments: argparse.Namespace) -> int:
         return _translate(arguments, world)
 
 
-class _Alone:
-    """This process without the package of torch, in place of a `World`."""
+def _translate(arguments: argparse.Namespace, world: World | None) -> int:
+    """Read, translate and write, window by window; several processes translate a part each, and rank 0 writes.
 
-    size = 1
-    is_main = True
-    device = "cpu"
-
-
-def _translate(arguments: argparse.Namespace, world: World | _Alone) -> int:
-    """Read, translate and write, window by window; several processes translate a part each, and rank 0 writes."""
+    `world`: None where the engine translates, without the package of torch.
+    """
     from nmt.cli.lines import HINT, input_windows, prompt_for
     from nmt.cli.opened import open_models
     from nmt.cli.output import check_reader, opened_writer
     from nmt.cli.progress import Totals, bar_for
     from nmt.cli.requests import RequestReader
     from nmt.data.text import Undecodable
-    from nmt.library.translator import WINDOW
+    from nmt.search.values import WINDOW
 
     if arguments.details and arguments.format != "jsonl":
         raise ConfigError(f"--with: allowed only with --format jsonl, not {arguments.format}")
@@ -146,14 +139,22 @@ def _translate(arguments: argparse.Namespace, world: World | _Alone) -> int:
         )
     check_ensemble(arguments, models=len(arguments.models))
     beside = [file for file in (arguments.prefix, arguments.constraints) if file is not None]
-    if not isinstance(world, _Alone):
-        from nmt.cli.across_processes import check_input
+    size, is_main, device = (1, True, "cpu") if world is None else (world.size, world.is_main, str(world.device))
+    if world is not None:
+        from nmt.cli.across_processes import check_input, translate_across_processes
 
         for file in (path, *beside):
             check_input(file, world=world)
-    tell = _log if world.is_main and not arguments.quiet else _ignore
+
+    def log(message: str) -> None:
+        say("nmt-translate", message)
+
+    def tell(message: str) -> None:
+        if is_main and not arguments.quiet:
+            log(message)
+
     undecodable = Undecodable(arguments.errors)
-    with opened_writer(arguments, inputs=(path or "/dev/stdin", *beside), is_main=world.is_main) as writer:
+    with opened_writer(arguments, inputs=(path or "/dev/stdin", *beside), is_main=is_main) as writer:
         reader = RequestReader(
             path or "standard input",
             input_format=arguments.input_format,
@@ -161,62 +162,40 @@ def _translate(arguments: argparse.Namespace, world: World | _Alone) -> int:
             constraints=arguments.constraints,
             policy=arguments.errors,
         )
-        bar = bar_for(path, writer.output, wanted=tell is _log, processes=world.size)
+        bar = bar_for(path, writer.output, wanted=is_main and not arguments.quiet, processes=size)
         opened = open_models(
             arguments,
-            device=world.device,
-            place=_place(world),
+            device=device,
+            place=device if size == 1 else f"{device.partition(':')[0]}, {size} processes",
             scores=arguments.format != "text",
             say=tell,
             before_batch=lambda: check_reader(writer.output),  # so that nothing is translated after `| head` has ended
             on_batch=bar.batch,
         )
+        translated = opened.translate
+        if world is not None:
+            translated = partial(translate_across_processes, opened.translate, world=world)
         totals = Totals(opened.longest, undecodable)
         tell(opened.described)
         prompt = prompt_for(path, opened.languages[0])
         if prompt is not None:
             tell(HINT)
         start = time.perf_counter()
-        lines = input_windows(path, size=WINDOW * world.size, undecodable=undecodable, prompt=prompt)
+        lines = input_windows(path, size=WINDOW * size, undecodable=undecodable, prompt=prompt)
         with bar, lines as windows:
             for window in windows:
                 bar.window(len(window))
-                for translation in _translations(opened, reader.requests(window), writer.details, world):
-                    number, notes = totals.lines, totals.add(translation)
-                    writer.write(number, translation, n_best=opened.n_best, notes=notes)
+                for result in translated(reader.requests(window), writer.details):
+                    number, notes = totals.lines, totals.add(result)
+                    writer.write(number, result, n_best=opened.n_best, notes=notes)
                 writer.flush()
         reader.finish()
     is_silent = arguments.quiet or prompt is not None  # its time is that of typing
-    if world.is_main and (totals.problems() or not is_silent):
-        _log(totals.summary(time.perf_counter() - start, models=opened.models))
-    for problem in reader.problems() if world.is_main else ():
-        _log(problem)
+    if is_main and (totals.problems() or not is_silent):
+        log(totals.summary(time.perf_counter() - start, models=len(arguments.models)))
+    for problem in reader.problems() if is_main else ():
+        log(problem)
     return totals.exit_code
-
-
-def _translations(
-    opened: Opened, lines: Sequence[str | Request], details: Details, world: World | _Alone
-) -> Sequence[Translation]:
-    """The translations of `lines`; with several processes on rank 0 only."""
-    if isinstance(world, _Alone):
-        return opened.translator.translate_window(lines, details=details)
-    from nmt.cli.across_processes import translate_across_processes
-
-    return translate_across_processes(opened.translator, lines, details, world=world)
-
-
-def _place(world: World | _Alone) -> str:
-    if isinstance(world, _Alone) or world.size == 1:
-        return str(world.device)
-    return f"{world.device.type}, {world.size} processes"
-
-
-def _log(message: str) -> None:
-    say("nmt-translate", message)
-
-
-def _ignore(message: str) -> None:
-    """Print it on rank 0 only, and not with --quiet."""
 
 
 if __name__ == "__main__":

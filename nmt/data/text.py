@@ -443,10 +443,10 @@ def windows(
     """`lines` in lists of at most `size`; with `arrives`, of what comes until there is a PAUSE.
 
     `length` says how many characters an item has. Where reading fails, what was read before comes first, then the
-    DataError.
+    error.
     """
     remaining = iter(lines)
-    failure: DataError | None = None
+    failure: Exception | None = None
     has_ended = False
     while failure is None and not has_ended:
         window: list[T] = []
@@ -462,7 +462,7 @@ def windows(
                 held += length(line)
         except StopIteration:
             has_ended = True
-        except DataError as error:
+        except Exception as error:
             failure = error
         if window:
             yield window

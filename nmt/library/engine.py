@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from nmt.config.options import changed_decoding
-from nmt.data import EOS, Tokenizer
+from nmt.data import EOS
 from nmt.data.sentences import lines_of_all
 from nmt.data.tokenizer import on_one_line
 from nmt.errors import ConfigError, DataError
 from nmt.interop.device import choose_device
 from nmt.interop.ensemble import load_models
 from nmt.kernel_check import Purpose, use_verified_kernels
-from nmt.library.translator import Computing, Facts, key_of
+from nmt.library import translator as library
 from nmt.library.values import (
     OWN,
     START,
@@ -37,15 +35,13 @@ from nmt.library.values import (
 )
 from nmt.light.binding import Stop
 from nmt.light.options import as_keys
-from nmt.models.base import Seq2Seq
 from nmt.models.record import UnitRecord
 from nmt.ops import native
 from nmt.ops.dispatch import Selection, own_selection, selection
-from nmt.search import Translation, Translator, score_pairs
-from nmt.search.ensemble import EnsembleMean, ensemble_mean
+from nmt.search import Translator, score_pairs
+from nmt.search.ensemble import ensemble_mean
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.reading import inspect_pair, tokens_of
-from nmt.search.values import notes_of
 
 
 class Turns:
@@ -67,92 +63,37 @@ class Turns:
             self._waiting.append(mine)
         try:
             mine.acquire()
-        except BaseException:  # Ctrl-C
-            self._leave(mine)
+        except BaseException:  # Ctrl-C: stop waiting or, if the turn has just come, pass it on
+            with self._guard:
+                is_waiting = mine in self._waiting
+                if is_waiting:
+                    self._waiting.remove(mine)
+            if not is_waiting:
+                self.__exit__()
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._hand_over()
-
-    def pass_on(self) -> None:
-        """Within the `with` block: let each waiting thread go first, once."""
-        if self._waiting:
-            self._hand_over()
-            self.__enter__()
-
-    def _hand_over(self) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._guard:
             if self._waiting:
                 self._waiting.popleft().release()
             else:
                 self._is_taken = False
 
-    def _leave(self, mine: threading.Lock) -> None:
-        """Stop waiting; if the turn has just come, pass it on."""
-        with self._guard:
-            if mine in self._waiting:
-                self._waiting.remove(mine)
-                return
-        self._hand_over()
+    def pass_on(self) -> None:
+        """Within the `with` block: let each waiting thread go first, once."""
+        if self._waiting:
+            self.__exit__()
+            self.__enter__()
 
 
 LONGEST: Final = 1000
 """Largest number of tokens of a sentence: memory and time grow with its square."""
 
 
-def inspected(
-    models: Sequence[Seq2Seq],
-    tokenizer: Tokenizer,
-    translator: Translator,
-    *,
-    source: str,
-    target: str | None,
-    mean: EnsembleMean,
-) -> Inspection:
-    """The inner values of `models` for `source` (one line) and `target` (default: the translation by `translator`).
-
-    Raises DataError for a source without tokens, for sentences of more than LONGEST tokens, and if no translation has a
-    finite probability.
-    """
-    ids = _encoded("source", tokenizer.encode_source([source])[0])
-    if len(ids) == 1:
-        raise DataError("source: is empty; give a sentence")
-    if target is None:
-        own = _best(translator, ids)
-        target = on_one_line(tokenizer.decode_target(own))
-    else:
-        own = _encoded("target", tokenizer.encode_target([target])[0])
-    found = inspect_pair(models, ids, own, mean=mean)
-    source_tokens, target_tokens = tuple(tokenizer.source_tokens(ids)), tuple(tokenizer.target_tokens(own))
-    read = {"encoder": source_tokens, "decoder": (START, *target_tokens[:-1])}
-    return Inspection(
-        source,
-        target,
-        source_tokens,
-        target_tokens,
-        array(found.log_probs),
-        array(found.entropies),
-        {name: array(weights) for name, weights in found.attention.items()},
-        {name: _trace(unit, read.get(_side(name), ())) for name, unit in found.units.items()},
-    )
-
-
 def _encoded(name: str, ids: Sequence[int]) -> list[int]:
     if len(ids) > LONGEST:
         raise DataError(f"{name}: has {len(ids):,} tokens; at most {LONGEST:,} are allowed")
     return [*ids, EOS]
-
-
-def _best(translator: Translator, ids: Sequence[int]) -> list[int]:
-    """The ids of the best translation, with the end symbol if it was reached."""
-    (found,) = translator.search([ids])
-    usable = (one for one in found if one.is_finite and math.isfinite(one.score))
-    best = next(usable, None)
-    if best is None:
-        raise DataError("source: no translation of it has a finite probability; give a target")
-    return tokens_of(best)
 
 
 def _side(name: str) -> str:
@@ -183,12 +124,11 @@ MOST_SEARCHES = 16
 SCORING_TOKENS = 4096
 """Value of decoding.batch_tokens: auto for scoring, where the logits of all target tokens are in memory at once."""
 
-_log = logging.getLogger(__name__)
 _turns: dict[torch.device, Turns] = {}
 _turns_guard = threading.Lock()
 
 
-class Engine(Computing):
+class Engine(library.Translator):
     """The models themselves. Kernels follow the first model's configuration, whatever else the process does."""
 
     place = "in this process"
@@ -205,76 +145,91 @@ class Engine(Computing):
         first = self._loaded[0]
         changes = {} if precision == "auto" else {"precision": precision}
         self._decoding = changed_decoding(first.config.decoding, changes)
-        self._models = [loaded.model for loaded in self._loaded]
+        self._networks = [loaded.model for loaded in self._loaded]
         with own_selection(self._kernels["search"]):
             self._prepared: PreparedModels | None = prepare_models(
-                self._models, precision=self._decoding.precision, device=place
+                self._networks, precision=self._decoding.precision, device=place
             )
-        longest = min(loaded.longest_source.tokens for loaded in self._loaded)
+        self._longest = min(loaded.longest_source.tokens for loaded in self._loaded)
         self._lines = lines_of_all([loaded.lines for loaded in self._loaded])
-        named = tuple(str(loaded.path) for loaded in self._loaded)
-        languages = first.config.data.source_language, first.config.data.target_language
-        kernels, missing = _kernels(place, self._kernels["search"])
-        self.facts = Facts(
-            named, first.config, str(place), str(self._prepared.precision), longest, languages, kernels, missing
+        self._config = first.config
+        self.models = [loaded.path for loaded in self._loaded]
+        self.device, self.precision = str(place), self._prepared.precision.name
+        self.source_language, self.target_language = (
+            first.config.data.source_language,
+            first.config.data.target_language,
         )
+        self.kernels, self.without_kernels = _kernels(place, self._kernels["search"])
         self._device = place
         self._translators: dict[str, Translator] = {}
         """Searches by the options that calls have asked for."""
         with _turns_guard:
             self._turns = _turns.setdefault(place, Turns())
 
-    def check(self, options: dict[str, Any]) -> None:
-        self.hypotheses(options)
-
-    def translate(
-        self, sentences: Sequence[str | Request], options: dict[str, Any], *, stop: Stop | None = None
-    ) -> list[Result]:
+    def _results(self, lines: Sequence[str | Request], options: dict[str, Any], stop: Stop | None) -> list[Result]:
         with self._turn("search"):
             translator = self._translator(options, stop=stop)
             details = chosen_details(options) if "details" in options else ()
-            found = translator.translate_window(sentences, details=details)
-            with_arrays = "attention" in details or "heads" in details
-            return [self._result(one, with_arrays=with_arrays) for one in found]
+            found = [one.result(self._longest) for one in translator.translate_window(lines, details=details)]
+            if "attention" in details or "heads" in details:
+                found = [replace(result, n_best=[*map(_with_arrays, result.n_best)]) for result in found]
+            return found
 
-    def hypotheses(self, options: dict[str, Any]) -> int:
+    def _hypotheses(self, options: dict[str, Any]) -> int:
         self._check_usable()
         chosen_details(options)
         with own_selection(self._kernels["search"]):
             return self._translator(options).hypotheses
 
-    def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
+    def _parts(self, lines: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
         self._check_usable()
         with own_selection(self._kernels["search"]):
-            return self._translator(options).parts(sentences)
+            return self._translator(options).parts(lines)
 
-    def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
+    def _scores(self, pairs: Sequence[tuple[str, str]], batch_tokens: int | None) -> list[PairScore]:
         configured = self._decoding.batch_tokens
-        tokens = batch_tokens or (SCORING_TOKENS if configured == "auto" else configured)
         with self._turn("scoring"):
-            first, *others = self._models
+            first, *others = self._networks
             found = score_pairs(
                 first,
                 self._loaded[0].tokenizer,
                 pairs,
-                batch_tokens=tokens,
+                batch_tokens=batch_tokens or (SCORING_TOKENS if configured == "auto" else configured),
                 others=others,
-                mean=ensemble_mean(self._decoding, models=len(self._models)),
+                mean=ensemble_mean(self._decoding, models=len(self._networks)),
                 before_batch=self._turns.pass_on,
             )
             return [PairScore(-pair.mean_nll, pair.tokens, pair.unknown) for pair in found]
 
-    def inspect(self, source: str, target: str | None) -> Inspection:
-        self._check_usable()
+    def _inspection(self, source: str, target: str | None) -> Inspection:
         with self._turn("search"):
-            return inspected(
-                self._models,
-                self._loaded[0].tokenizer,
-                self._translator({}),
-                source=source,
-                target=target,
-                mean=ensemble_mean(self._decoding, models=len(self._models)),
-            )
+            tokenizer = self._loaded[0].tokenizer
+            ids = _encoded("source", tokenizer.encode_source([source])[0])
+            if len(ids) == 1:
+                raise DataError("source: is empty; give a sentence")
+            if target is None:
+                (hypotheses,) = self._translator({}).search([ids])
+                best = next((one for one in hypotheses if one.is_finite and math.isfinite(one.score)), None)
+                if best is None:
+                    raise DataError("source: no translation of it has a finite probability; give a target")
+                own = tokens_of(best)
+                target = on_one_line(tokenizer.decode_target(own))
+            else:
+                own = _encoded("target", tokenizer.encode_target([target])[0])
+            mean = ensemble_mean(self._decoding, models=len(self._networks))
+            found = inspect_pair(self._networks, ids, own, mean=mean)
+        source_tokens, target_tokens = tuple(tokenizer.source_tokens(ids)), tuple(tokenizer.target_tokens(own))
+        read = {"encoder": source_tokens, "decoder": (START, *target_tokens[:-1])}
+        return Inspection(
+            source,
+            target,
+            source_tokens,
+            target_tokens,
+            array(found.log_probs),
+            array(found.entropies),
+            {name: array(weights) for name, weights in found.attention.items()},
+            {name: _trace(unit, read.get(_side(name), ())) for name, unit in found.units.items()},
+        )
 
     def joined(self, lines: Sequence[str]) -> list[str]:
         self._check_usable()
@@ -283,7 +238,7 @@ class Engine(Computing):
     def close(self) -> None:
         with self._turns:
             self._is_closed = True
-            self._loaded, self._models, self._prepared = [], [], None
+            self._loaded, self._networks, self._prepared = [], [], None
             self._translators.clear()
 
     @contextmanager
@@ -294,7 +249,7 @@ class Engine(Computing):
             self._check_usable()  # it may have been closed meanwhile
             if purpose not in self._kernels:
                 with own_selection(Selection(self._kernels["search"].choice)):
-                    use_verified_kernels(self._models, device=self._device, purpose=purpose)
+                    use_verified_kernels(self._networks, device=self._device, purpose=purpose)
                     self._kernels[purpose] = selection()
             with own_selection(self._kernels[purpose]):
                 yield
@@ -306,7 +261,7 @@ class Engine(Computing):
         """
         own = dict(options)
         own.pop("details", None)
-        key = key_of(own) if own else ""
+        key = library.key_of(own) if own else ""
         translator = self._translators.get(key)
         if translator is None:
             if "precision" in own:
@@ -323,24 +278,16 @@ class Engine(Computing):
                     self._translators.clear()
                 self._translators[key] = translator
 
+        check = None if stop is None else stop.check
+
         def between() -> None:
-            if stop is not None:
-                stop.check()
+            if check is not None:
+                check()
             self._turns.pass_on()
 
+        before = self._turns.pass_on if check is None else between
         # On a GPU a batch is one piece of work, as the graphs of its steps keep their states.
-        check = None if stop is None else stop.check
-        return translator.calling(before_batch=between, before_step=between if self._device.type == "cpu" else check)
-
-    def _result(self, found: Translation, *, with_arrays: bool) -> Result:
-        return Result(
-            found.source,
-            [*map(_with_arrays, found.hypotheses)] if with_arrays else found.hypotheses,
-            source_tokens=found.source_tokens,
-            unknown=found.unknown,
-            source_pieces=found.source_pieces,
-            notes=tuple(notes_of(found, longest=self.facts.longest_source)),
-        )
+        return translator.calling(before_batch=before, before_step=before if self._device.type == "cpu" else check)
 
 
 def _kernels(device: torch.device, chosen: Selection) -> tuple[str, str]:

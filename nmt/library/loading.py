@@ -124,11 +124,11 @@ def load(
     if are_engine_files(arguments["paths"]):
         from nmt.library.light import EngineFiles
 
-        return Translator(EngineFiles(**arguments))
+        return EngineFiles(**arguments)
     prepare_search(device)
     from nmt.library.engine import Engine
 
-    return Translator(Engine(**arguments))
+    return Engine(**arguments)
 
 
 def _paths(path: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""The translator that `nmt.load` returns, which can be used from any thread, and what computes for it."""
+"""The translator that `nmt.load` returns, which can be used from any thread."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import dataclasses
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast, overload
 
+from nmt.data.text import windows
 from nmt.errors import ConfigError, DataError, NmtError, printable, shown
 from nmt.library.values import WISHES, PairScore, Request, Result
+from nmt.search.values import WINDOW
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -22,95 +23,10 @@ if TYPE_CHECKING:
     from nmt.library.values import Inspection, Options
     from nmt.light.binding import Stop
 
-WINDOW = 2000
-"""Sentences sorted by length and translated together; this bounds the memory for input of any length."""
-CHARACTERS = 1 << 22
-"""Characters after which a window gets no further sentence."""
-
 _log = logging.getLogger(__name__)
 
 Sentence = tuple[str, "str | Request"]
 """A text as it was given, and the one line that is translated."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Facts about loaded models; for an ensemble those of the first model, unless stated otherwise."""
-
-    paths: tuple[str, ...]
-    """Directories of the weights of all models, or files for the engine."""
-    config: Config | None
-    """None for a file for the engine, which has no configuration."""
-    device: str
-    precision: str
-    """Number format of the search, and why."""
-    longest_source: int
-    """Tokens of the longest source sentence that every model has seen in training."""
-    languages: tuple[str, str]
-    """Codes of source and target language; "?" if unknown."""
-    kernels: str = ""
-    """The code that computes, for people."""
-    without_kernels: str = ""
-    """Why slower PyTorch code instead of compiled kernels computes on a CPU; empty if compiled kernels compute."""
-
-
-class Computing(ABC):
-    """Models that translate and score: by PyTorch, or by the engine."""
-
-    facts: Facts
-    place: ClassVar[str]
-    """Who computes, for people."""
-
-    def __init__(self) -> None:
-        self._process = os.getpid()
-        self._is_closed = False
-        self._said: set[str] = set()
-
-    @abstractmethod
-    def check(self, options: dict[str, Any]) -> None:
-        """Raise ConfigError or DataError for options that are not possible."""
-
-    @abstractmethod
-    def translate(
-        self, sentences: Sequence[str | Request], options: dict[str, Any], *, stop: Stop | None = None
-    ) -> list[Result]:
-        """The results of some sentences, one line each, translated together; StoppedError after `stop.set()`."""
-
-    @abstractmethod
-    def hypotheses(self, options: dict[str, Any]) -> int:
-        """Hypotheses of a sentence that a search with such options computes at once."""
-
-    @abstractmethod
-    def parts(self, sentences: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
-        """The source tokens of each part in which each sentence, one line, would be translated."""
-
-    @abstractmethod
-    def score(self, pairs: Sequence[tuple[str, str]], *, batch_tokens: int | None) -> list[PairScore]:
-        """The scores of (source, target) pairs, computed together."""
-
-    @abstractmethod
-    def inspect(self, source: str, target: str | None) -> Inspection:
-        """The inner values of the models for a source (one line) and a target (default: the translation)."""
-
-    @abstractmethod
-    def joined(self, lines: Sequence[str]) -> list[str]:
-        """Target text in the form of translations, with subwords joined to words."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release the memory, after the running calls of other threads; nothing can be computed afterwards."""
-
-    def _check_usable(self) -> None:
-        if self._process != os.getpid():
-            raise NmtError("this translator was loaded before its process forked; call nmt.load after forking")
-        if self._is_closed:
-            raise NmtError("this translator is closed")
-
-    def _say(self, message: str) -> None:
-        """Log each change that the caller did not ask for, once."""
-        if message not in self._said:
-            self._said.add(message)
-            _log.warning("%s", message)
 
 
 def key_of(options: Mapping[str, Any]) -> str:
@@ -118,61 +34,45 @@ def key_of(options: Mapping[str, Any]) -> str:
     return repr(sorted(options.items()))
 
 
-class Translator:
+class Translator(ABC):
     """A model, or an ensemble, ready to translate; made by `nmt.load`, and safe to use from several threads at once.
 
     Calls take turns on a device from batch to batch, in the order of arrival. The translation of a sentence depends
     only on the sentence and the options, except for rounding, which depends on the other sentences of the call.
     """
 
-    def __init__(self, computing: Computing) -> None:
+    place: ClassVar[str]
+    """Who computes, for people."""
+    models: list[Path]
+    """The directories of the weights, or files for the engine; several for an ensemble."""
+    device: str
+    """Where it computes, such as `cpu` or `cuda`."""
+    precision: str
+    """Number format of the search: `fp32`, `bf16` or `int8`."""
+    kernels: str
+    """The code that computes, for people, such as the C kernels, or the engine's kernels for this processor."""
+    without_kernels: str = ""
+    """Why slower PyTorch code instead of compiled kernels computes on a CPU; empty if compiled kernels compute."""
+    source_language: str
+    """Code of the (first) model's source language, as in the configuration; "?" if unknown."""
+    target_language: str
+    """Code of the target language."""
+    _config: Config | None = None
+
+    def __init__(self) -> None:
         """Use `nmt.load`."""
-        self._computing = computing
+        self._process = os.getpid()
+        self._is_closed = False
+        self._said: set[str] = set()
 
     @property
     def config(self) -> Config:
         """The configuration of the (first) model; ConfigError for a file for the engine, which has none."""
-        facts = self._computing.facts
-        if facts.config is None:
+        if self._config is None:
             raise ConfigError(
-                f"config: {facts.paths[0]} is one file for the engine, which has no configuration; use its run"
+                f"config: {self.models[0]} is one file for the engine, which has no configuration; use its run"
             )
-        return facts.config
-
-    @property
-    def models(self) -> list[Path]:
-        """The directories of the weights, or files for the engine; several for an ensemble."""
-        return [Path(path) for path in self._computing.facts.paths]
-
-    @property
-    def device(self) -> str:
-        """Where it computes, such as `cpu` or `cuda`."""
-        return self._computing.facts.device
-
-    @property
-    def precision(self) -> str:
-        """Number format of the search: `fp32`, `bf16` or `int8`."""
-        return self._computing.facts.precision.split(" ")[0]
-
-    @property
-    def kernels(self) -> str:
-        """The code that computes, for people, such as the C kernels, or the engine's kernels for this processor."""
-        return self._computing.facts.kernels
-
-    @property
-    def without_kernels(self) -> str:
-        """Why slower PyTorch code instead of compiled kernels computes on a CPU; empty if compiled kernels compute."""
-        return self._computing.facts.without_kernels
-
-    @property
-    def source_language(self) -> str:
-        """Code of the source language, as in the configuration."""
-        return self._computing.facts.languages[0]
-
-    @property
-    def target_language(self) -> str:
-        """Code of the target language."""
-        return self._computing.facts.languages[1]
+        return self._config
 
     @overload
     def translate(  # type: ignore[overload-overlap]
@@ -203,19 +103,20 @@ class Translator:
         """
         wishes, given = _given(options) if options else ({}, {})
         if isinstance(text, str | Request):
-            (result,) = self._translated([_sentence(text, "text", wishes)], given, stop)
-            return result
+            as_given, line = _sentence(text, "text", wishes)
+            (result,) = self._results([line], given, stop)
+            return result if result.source == as_given else dataclasses.replace(result, source=as_given)
         sentences = [_sentence(item, f"text[{place}]", wishes) for place, item in enumerate(_listed(text, "text"))]
         if not sentences:
-            self._computing.check(given)
-        return list(self._windows(iter(sentences), given, size=WINDOW, stop=stop))
+            self._hypotheses(given)  # options that are not possible are a mistake even without sentences
+        return list(self._in_windows(sentences, given, size=WINDOW, stop=stop))
 
     def hypotheses(self, **options: Unpack[Options]) -> int:
         """How many hypotheses of a sentence a search with such options computes at once, such as the size of a beam.
 
         Times the tokens of a text (`parts`) this is what its translation costs. Errors are those of `translate`.
         """
-        return self._computing.hypotheses(_given(options)[1])
+        return self._hypotheses(_given(options)[1])
 
     def parts(self, text: Sequence[str | Request], **options: Unpack[Options]) -> list[list[int]]:
         """How many source tokens each part of each line has: its sentences, or parts of what is too long for one.
@@ -225,7 +126,7 @@ class Translator:
         """
         wishes, given = _given(options)
         lines = [_sentence(item, f"text[{place}]", wishes)[1] for place, item in enumerate(_listed(text, "text"))]
-        return self._computing.parts(lines, given)
+        return self._parts(lines, given)
 
     def stream(
         self, sentences: Iterable[str | Request], *, window: int = WINDOW, **options: Unpack[Options]
@@ -241,10 +142,9 @@ class Translator:
         if not isinstance(window, int) or isinstance(window, bool) or window < 1:
             raise TypeError(f"window must be a whole number of 1 or more, not {shown(window)}")
         wishes, given = _given(options)
-        self._computing.check(given)
-        failures: list[Exception] = []
-        items = _until_failure(sentences, wishes, failures)
-        return self._windows(items, given, size=window, failures=failures)
+        self._hypotheses(given)
+        items = (_sentence(item, f"sentences[{place}]", wishes) for place, item in enumerate(sentences))
+        return self._in_windows(items, given, size=window)
 
     @overload
     def score(  # type: ignore[overload-overlap]
@@ -269,18 +169,15 @@ class Translator:
             raise TypeError(f"batch_tokens must be a whole number of 1 or more, not {shown(batch_tokens)}")
         if isinstance(sources, str) and isinstance(targets, str):
             pair = _line(sources, "sources"), _line(targets, "targets")
-            return self._computing.score([pair], batch_tokens=batch_tokens)[0]
+            return self._scores([pair], batch_tokens)[0]
         sides = [
             [_line(item, f"{name}[{place}]") for place, item in enumerate(_listed(items, name))]
             for name, items in (("sources", sources), ("targets", targets))
         ]
         if len(sides[0]) != len(sides[1]):
             raise DataError(f"{len(sides[0])} sources but {len(sides[1])} targets; their numbers must be equal")
-        pairs = iter(zip(*sides, strict=True))
-        found: list[PairScore] = []
-        while part := _taken(pairs, size=WINDOW, length=lambda pair: len(pair[0]) + len(pair[1])):
-            found += self._computing.score(part, batch_tokens=batch_tokens)
-        return found
+        pairs = windows(zip(*sides, strict=True), size=WINDOW, length=lambda pair: len(pair[0]) + len(pair[1]))
+        return [score for some in pairs for score in self._scores(some, batch_tokens)]
 
     def inspect(self, source: str, target: str | None = None) -> Inspection:
         """The inner values of the model for a sentence and its translation: attention, states, gates, memory.
@@ -293,15 +190,15 @@ class Translator:
         1,000 tokens and if no translation has a finite probability; ConfigError for a file for the engine, which does
         not expose its inner values.
         """
-        return self._computing.inspect(_line(source, "source"), None if target is None else _line(target, "target"))
+        return self._inspection(_line(source, "source"), None if target is None else _line(target, "target"))
 
+    @abstractmethod
     def joined(self, lines: Sequence[str]) -> list[str]:
         """Target text in the form of translations, with subwords joined to words if the tokenizer has them."""
-        return self._computing.joined(list(lines))
 
+    @abstractmethod
     def close(self) -> None:
-        """Release the memory; also done at the end of a `with` block."""
-        self._computing.close()
+        """Release the memory, after the running calls of other threads; also done at the end of a `with` block."""
 
     def __enter__(self) -> Translator:
         return self
@@ -315,59 +212,49 @@ class Translator:
         raise TypeError("a Translator cannot be pickled or copied; call nmt.load in the other process")
 
     def __repr__(self) -> str:
-        facts = self._computing.facts
-        name = facts.paths[0] if len(facts.paths) == 1 else f"ensemble of {len(facts.paths)} models"
+        name = str(self.models[0]) if len(self.models) == 1 else f"ensemble of {len(self.models)} models"
         languages = f"{self.source_language}-{self.target_language}"
-        return f"<nmt.Translator {name}, {languages}, {facts.device}, {self.precision}, {self._computing.place}>"
+        return f"<nmt.Translator {name}, {languages}, {self.device}, {self.precision}, {self.place}>"
 
-    def _translated(
-        self, window: Sequence[Sentence], options: dict[str, Any], stop: Stop | None = None
-    ) -> list[Result]:
-        """Of sentences as they were given and as lines."""
-        results = self._computing.translate([line for _, line in window], options, stop=stop)
-        pairs = zip(window, results, strict=True)
-        return [
-            result if given == result.source else dataclasses.replace(result, source=given)
-            for (given, _), result in pairs
-        ]
-
-    def _windows(
-        self,
-        sentences: Iterator[Sentence],
-        options: dict[str, Any],
-        *,
-        size: int,
-        failures: Sequence[Exception] = (),
-        stop: Stop | None = None,
+    def _in_windows(
+        self, sentences: Iterable[Sentence], options: dict[str, Any], *, size: int, stop: Stop | None = None
     ) -> Iterator[Result]:
-        while window := _taken(sentences, size=size, length=lambda pair: len(pair[0])):
-            yield from self._translated(window, options, stop)
-        if failures:
-            raise failures[0]
+        for window in windows(sentences, size=size, length=lambda pair: len(pair[0])):
+            results = self._results([line for _, line in window], options, stop)
+            for (as_given, _), result in zip(window, results, strict=True):
+                yield result if result.source == as_given else dataclasses.replace(result, source=as_given)
 
+    @abstractmethod
+    def _results(self, lines: Sequence[str | Request], options: dict[str, Any], stop: Stop | None) -> list[Result]:
+        """The results of some lines, translated together; StoppedError after `stop.set()`."""
 
-def _until_failure(
-    sentences: Iterable[object], wishes: dict[str, Any], failures: list[Exception]
-) -> Iterator[Sentence]:
-    """The sentences of an iterable up to its end or its exception, which is put into `failures`."""
-    try:
-        for place, item in enumerate(sentences):
-            yield _sentence(item, f"sentences[{place}]", wishes)
-    except Exception as error:
-        failures.append(error)
+    @abstractmethod
+    def _hypotheses(self, options: dict[str, Any]) -> int:
+        """As `hypotheses`; raises ConfigError or DataError for options that are not possible."""
 
+    @abstractmethod
+    def _parts(self, lines: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
+        """As `parts`."""
 
-def _taken(items: Iterator[Any], *, size: int, length: Callable[[Any], int]) -> list[Any]:
-    """The next items, at most `size`; empty at the end."""
-    taken: list[Any] = []
-    characters = 0
-    while len(taken) < size and characters < CHARACTERS:
-        item = next(items, None)
-        if item is None:
-            break
-        taken.append(item)
-        characters += length(item)
-    return taken
+    @abstractmethod
+    def _scores(self, pairs: Sequence[tuple[str, str]], batch_tokens: int | None) -> list[PairScore]:
+        """The scores of (source, target) pairs, computed together."""
+
+    @abstractmethod
+    def _inspection(self, source: str, target: str | None) -> Inspection:
+        """As `inspect`, of lines."""
+
+    def _check_usable(self) -> None:
+        if self._process != os.getpid():
+            raise NmtError("this translator was loaded before its process forked; call nmt.load after forking")
+        if self._is_closed:
+            raise NmtError("this translator is closed")
+
+    def _say(self, message: str) -> None:
+        """Log each change that the caller did not ask for, once."""
+        if message not in self._said:
+            self._said.add(message)
+            _log.warning("%s", message)
 
 
 def _sentence(item: object, name: str, wishes: dict[str, Any]) -> Sentence:

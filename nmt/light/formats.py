@@ -97,8 +97,9 @@ def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
     return record
 
 
-def _rounded(rows: Sequence[Sequence[float]]) -> list[list[float]]:
-    return [[round(float(weight), 4) for weight in row] for row in rows]
+def _rounded(rows: Any) -> list[list[float]]:
+    """`rows`: lists, or what can be made lists, such as an array."""
+    return [[round(weight, 4) for weight in row] for row in (rows if isinstance(rows, list) else rows.tolist())]
 
 
 def _finite(score: float) -> float | None:

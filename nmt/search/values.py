@@ -116,6 +116,14 @@ def wants_pieces(details: Details) -> bool:
     return not {"tokens", "attention", "heads"}.isdisjoint(details)
 
 
+SPLIT = "split"
+SEVERAL = "several_sentences"
+NOT_FINITE = "no_finite_translation"
+AT_LIMIT = "length_limit"
+LONGER = "longer_than_training"
+MISSING = "required_missing"
+
+
 @dataclass(frozen=True)
 class Translation:
     """What became of one input line."""
@@ -153,23 +161,21 @@ class Translation:
         """The best translation."""
         return self.hypotheses[0].text
 
-
-SPLIT = "split"
-SEVERAL = "several_sentences"
-NOT_FINITE = "no_finite_translation"
-AT_LIMIT = "length_limit"
-LONGER = "longer_than_training"
-MISSING = "required_missing"
-
-
-def notes_of(translation: Translation, *, longest: int) -> list[str]:
-    """The notes of one line; `longest` are the tokens of the longest source that the model was trained on."""
-    found = (
-        (SPLIT, translation.parts > translation.sentences),
-        (SEVERAL, translation.several),
-        (NOT_FINITE, not translation.is_finite),
-        (AT_LIMIT, not translation.has_ended),
-        (LONGER, translation.longest_part > longest),
-        (MISSING, translation.missing > 0),
-    )
-    return [name for name, is_so in found if is_so]
+    def result(self, longest: int) -> results.Result:
+        """The same for users, with its notes; `longest`: tokens of the longest source in the training of all models."""
+        notes = (
+            (SPLIT, self.parts > self.sentences),
+            (SEVERAL, self.several),
+            (NOT_FINITE, not self.is_finite),
+            (AT_LIMIT, not self.has_ended),
+            (LONGER, self.longest_part > longest),
+            (MISSING, self.missing > 0),
+        )
+        return results.Result(
+            self.source,
+            self.hypotheses,
+            self.source_tokens,
+            self.unknown,
+            self.source_pieces,
+            tuple(name for name, is_so in notes if is_so),
+        )

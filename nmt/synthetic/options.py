@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from nmt.cli.progress import LinesBar
     from nmt.config import Config
     from nmt.interop.model_dir import LoadedModel
+    from nmt.light.results import Result
+    from nmt.search import Request
+    from nmt.search.values import Detail, Details
     from nmt.synthetic.corpus import Output, Progress, Translate, Work
     from nmt.training.distributed import World
 
@@ -126,7 +129,6 @@ class Command:
         from nmt.interop.ensemble import names_of
         from nmt.registry import SEARCHES
         from nmt.search import Translator
-        from nmt.search.values import Detail, notes_of
         from nmt.synthetic.texts import Made, made
 
         loaded, *others = models
@@ -144,15 +146,13 @@ class Command:
         longest = min(model.longest_source.tokens for model in models)
         details: list[Detail] = ["tokens"] if work.as_tokens else []
 
+        def results(lines: Sequence[str | Request], details: Details) -> list[Result]:
+            return [one.result(longest) for one in translator.translate_window(lines, details=details)]
+
         def translate(lines: Sequence[str]) -> list[Made]:
-            found = translate_across_processes(translator, lines, details, world=self._world)
+            found = translate_across_processes(results, lines, details, world=self._world)
             return [
-                made(
-                    one.hypotheses,
-                    notes=notes_of(one, longest=longest),
-                    source_tokens=one.source_tokens,
-                    as_tokens=work.as_tokens,
-                )
+                made(one.n_best, notes=one.notes, source_tokens=one.source_tokens, as_tokens=work.as_tokens)
                 for one in found
             ]
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from nmt.cli import train, translate
 from nmt.config import load_config
 from nmt.data.prepare import prepare
-from nmt.library import translator
+from nmt.search import values
 from nmt.synthetic import corpus, distill
 from nmt.system import CpuClock
 from nmt.tasks.translation import build_batches
@@ -123,7 +123,7 @@ def translate_run(arguments: list[str], tricks: dict[int, tuple[str, Any]] | Non
     if tricks and rank in tricks:
         name, argument = tricks[rank]
         globals()[name](argument)
-    translator.WINDOW = 3
+    values.WINDOW = 3
     return translate.main([*arguments, "--device", "cpu"])
 
 

@@ -96,7 +96,7 @@ def test_sentences_that_are_too_long_are_refused(local: nmt.Translator) -> None:
 def test_a_model_without_a_finite_translation_says_so(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", steps=(10,), best=(10,))
     with nmt.load(run, device="cpu") as translator:
-        (model,) = translator._computing._models  # type: ignore[attr-defined]
+        (model,) = translator._networks  # type: ignore[attr-defined]
         model.embeddings.bias.data.fill_(float("nan"))
         with pytest.raises(nmt.DataError, match="source: no translation of it has a finite probability; give a target"):
             translator.inspect("a")

@@ -99,7 +99,7 @@ def test_translators_with_other_kernels_and_precisions_do_not_disturb_each_other
 
 def test_a_call_whose_turn_comes_after_the_end_of_its_translator_says_so(tiny_run: Path) -> None:
     translator = nmt.load(tiny_run, device="cpu")
-    turns, said = translator._computing._turns, list[str]()  # type: ignore[attr-defined]
+    turns, said = translator._turns, list[str]()  # type: ignore[attr-defined]
 
     def late() -> None:
         with pytest.raises(nmt.NmtError) as caught:
@@ -128,7 +128,7 @@ def test_a_short_call_need_not_wait_for_the_end_of_a_long_one(local: nmt.Transla
     thread = threading.Thread(target=long)
     thread.start()
     began.wait(HANGS)
-    while not local._computing._turns._is_taken:  # type: ignore[attr-defined]
+    while not local._turns._is_taken:  # type: ignore[attr-defined]
         pass
     local.translate("a")
     order.append("short")
