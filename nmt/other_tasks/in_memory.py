@@ -134,7 +134,7 @@ def batch_settings(config: Config, corpus: HasLengths, world: World | None) -> d
     return {
         "sampler": sampler,
         "accumulate": training.accumulate,
-        "share": None if world is None else Share(world.rank, world.size),
+        "share": Share() if world is None else Share(world.rank, world.size),
         "seed": config.seed,
         "pinned": world is not None and world.device.type == "cuda",
     }

@@ -62,14 +62,15 @@ def tag_batch(corpus: TaggedCorpus, rows: Rows, *, words: NDArray[np.int64] | No
 class TagBatches(BatchStream):
     """Batches of a corpus with labels, in which words that come once in it are unknown ones now and then."""
 
-    def __init__(self, corpus: TaggedCorpus, *arguments: Any, unknown: float, seed: int, **settings: Any) -> None:
+    def __init__(self, *arguments: Any, unknown: float, **settings: Any) -> None:
         """`unknown`: how often; the rest as for `BatchStream`."""
-        super().__init__(corpus, *arguments, seed=seed, **settings)
-        self._tagged, self._unknown, self._drawn_by = corpus, unknown, seed
+        super().__init__(*arguments, **settings)
+        self._unknown = unknown
 
     def batch(self, pairs: Pairs, rows: Rows, *, epoch: int) -> TagBatch:
-        words = self._tagged.with_unknown(rows, share=self._unknown, seed=self._drawn_by, epoch=epoch)
-        return tag_batch(self._tagged, rows, words=words)
+        assert isinstance(pairs, TaggedCorpus)
+        words = pairs.with_unknown(rows, share=self._unknown, seed=self.seed, epoch=epoch)
+        return tag_batch(pairs, rows, words=words)
 
 
 BATCH_TOKENS = 4096

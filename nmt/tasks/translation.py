@@ -218,7 +218,7 @@ def build_batches(
     config: Config, corpus: Corpus, *, world: World | None = None, sides: Sides = AS_IT_IS
 ) -> BatchStream:
     """The training batches, or this process's part of them; `sides` as for `build_sampler`."""
-    share = None if world is None else Share(world.rank, world.size)
+    share = Share() if world is None else Share(world.rank, world.size)
     accumulate = config.training.accumulate
     return BatchStream(
         corpus,

@@ -7,7 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -131,6 +131,7 @@ class Prefetching(ABC):
             thread.join()
 
 
+@dataclass(eq=False)
 class BatchStream(Prefetching):
     """Batches of a corpus in the order of its sampler, `accumulate` to an update.
 
@@ -139,33 +140,21 @@ class BatchStream(Prefetching):
     does not depend on their number.
     """
 
-    def __init__(
-        self,
-        corpus: Pairs,
-        sampler: BatchSampler,
-        *,
-        accumulate: int = 1,
-        ahead: int = 8,
-        share: Share | None = None,
-        seed: int = 1,
-        pinned: bool = False,
-    ) -> None:
-        """`ahead`: updates whose batches are made in advance. `share`: what is ours of each, by default all.
-
-        `seed`: what the masks of dropout depend on, and other random numbers where processes share. `pinned`: whether
-        batches are to lie where a GPU can copy them from while others compute.
-        """
-        self._corpus = corpus
-        self.sampler = sampler
-        self._accumulate = accumulate
-        self.ahead = ahead
-        self._share = Share() if share is None else share
-        self._seed = seed
-        self._pinned = pinned
+    corpus: Pairs
+    sampler: BatchSampler
+    _: KW_ONLY
+    accumulate: int = 1
+    ahead: int = 8
+    share: Share = Share()
+    """What is ours of each update; by default all."""
+    seed: int = 1
+    """What the masks of dropout depend on, and other random numbers where processes share."""
+    pinned: bool = False
+    """Whether batches are to lie where a GPU can copy them from while others compute."""
 
     def updates_per_epoch(self) -> int:
         """Updates in the first epoch, estimated where it has many pools; later epochs differ a little."""
-        return -(-self.sampler.estimate.batches // self._accumulate)
+        return -(-self.sampler.estimate.batches // self.accumulate)
 
     def padding_share(self) -> float:
         """Share of the first epoch's batches that is padding, in 0..1; estimated where it has many pools."""
@@ -188,7 +177,7 @@ class BatchStream(Prefetching):
         epoch, batch, pool, skip = position
         while True:
             order = self._order(epoch - 1, pool=pool, skip=skip)
-            while taken := list(islice(order, self._accumulate)):
+            while taken := list(islice(order, self.accumulate)):
                 before = Position(epoch, batch, pool, skip)
                 batch += len(taken)
                 pool, skip = taken[-1].pool, taken[-1].skip
@@ -205,17 +194,17 @@ class BatchStream(Prefetching):
             skip = 0
 
     def _group(self, taken: Sequence[_Taken], before: Position, after: Position) -> Group:
-        pairs: list[Pairs] = [self._corpus if one.drawn is None else one.drawn for one in taken]
+        pairs: list[Pairs] = [self.corpus if one.drawn is None else one.drawn for one in taken]
         lengths = [own.lengths(one.rows) for own, one in zip(pairs, taken, strict=True)]
-        parts = self._share.parts([source + target for source, target in lengths])
+        parts = self.share.parts([source + target for source, target in lengths])
         target_tokens = sum(int(target.sum()) for _, target in lengths)
-        keys = [batch_key(self._seed, before.epoch, before.batch + number) for number in range(len(taken))]
+        keys = [batch_key(self.seed, before.epoch, before.batch + number) for number in range(len(taken))]
         made = (
             self.batch(pairs[part.batch], taken[part.batch].rows[part.first : part.end], epoch=before.epoch)
             for part in parts
         )
         return Group(
-            batches=tuple(batch.pinned() if self._pinned else batch for batch in made),
+            batches=tuple(batch.pinned() if self.pinned else batch for batch in made),
             sentences=tuple(len(taken[part.batch].rows) for part in parts),
             masks=tuple(Masks(keys[part.batch], part.first) for part in parts),
             whole_batches=len(taken),
@@ -226,6 +215,6 @@ class BatchStream(Prefetching):
             tokens=target_tokens + sum(int(source.sum()) for source, _ in lengths),
             cells=sum(len(source) * int(source.max() + target.max()) for source, target in lengths),
             last_rows=taken[-1].rows,
-            seed=self._share.random_seed(self._seed, *after),
+            seed=self.share.random_seed(self.seed, *after),
             too_long=sum(one.drawn.too_long(one.rows) for one in taken if one.drawn is not None),
         )

@@ -9,12 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 from torch import Tensor
 
 from nmt.config import component_options
-from nmt.config.options import Choice, choices
+from nmt.config.options import Choice
 from nmt.config.schema import Config
 from nmt.errors import NmtError
 from nmt.models.base import Seq2Seq
 from nmt.registry import CALLBACKS, NoOptions
-from nmt.training.distributed import World
 
 
 class StopTraining(Exception):  # noqa: N818
@@ -207,11 +206,6 @@ def stop_of(saved: Mapping[str, Any], chosen: Mapping[str, Mapping[str, Any]]) -
 def _worded(stopped: Mapping[str, Any]) -> str:
     why = f": {stopped['reason']}" if stopped["reason"] else ""
     return f"callback '{stopped['name']}' has asked to stop{why}"
-
-
-def build_callbacks(config: Config, world: World) -> Callbacks:
-    """Those that the configuration chooses."""
-    return Callbacks(choices(config.training.callbacks), is_main=world.is_main)
 
 
 def _not_plain(value: Any) -> Any:

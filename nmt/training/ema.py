@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -41,9 +41,12 @@ class EMA:
         """Take in the weights of `model` after an update."""
         assert not self._active, "the model holds the averages now"
         self.updates += 1
-        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         weights = [p.detach() for _, p in model.named_parameters()]
-        torch._foreach_lerp_(list(self._averages.values()), weights, 1 - decay)
+        torch._foreach_lerp_(list(self._averages.values()), weights, self._part())
+
+    def _part(self) -> float:
+        """How much of the average the weights of this update become."""
+        return 1 - min(self.decay, (1 + self.updates) / (10 + self.updates))
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
@@ -109,23 +112,18 @@ class PlateauAverage(EMA):
         """Compare the next scores with each other alone; an average that has begun continues."""
         self._scores = []
 
-    @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Take in the weights of `model` after an update, if the average has begun."""
-        if not self.has_begun:
-            return
-        assert not self._active, "the model holds the averages now"
-        self.updates += 1
-        weights = [p.detach() for _, p in model.named_parameters()]
-        torch._foreach_lerp_(list(self._averages.values()), weights, 1 / self.updates)
+        if self.has_begun:
+            super().update(model)
+
+    def _part(self) -> float:
+        return 1 / self.updates
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
         """As of `EMA`; before there is an average, the model has its own weights."""
-        if not self.updates:
-            yield
-            return
-        with super().applied(model):
+        with super().applied(model) if self.updates else nullcontext():
             yield
 
     def state_dict(self) -> dict[str, Any]:

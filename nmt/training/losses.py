@@ -246,7 +246,19 @@ def sampled_losses(
 ) -> Losses:
     """As `linear_cross_entropy` of `words` [N] by `features` [N, E] and `table` [V, E], but over these words and
     `samples` of the others; see `SampledCrossEntropy`."""
-    chosen, place, correction = _candidates(words, len(table), samples=samples)
+    size, masks = len(table), current()
+    # The order is that of the batch's place in training, else of torch's generator.
+    generator = None if masks is None else torch.Generator().manual_seed(masks.key)
+    order = torch.randperm(size, generator=generator).to(words.device)
+    own = torch.zeros(size, dtype=torch.bool, device=words.device)
+    own[words] = True
+    mine, others = own.nonzero().squeeze(1), order[~own[order]]
+    chosen = torch.cat([mine, others[:samples]])  # [C]
+    place = torch.zeros(size, dtype=torch.int64, device=words.device)  # of each id among those chosen
+    place[chosen] = torch.arange(len(chosen), device=words.device)
+    correction = torch.zeros(len(chosen), device=words.device)
+    if len(others) > samples:
+        correction[len(mine) :] = math.log(len(others) / samples)
     return linear_cross_entropy(
         torch.cat([features, _first_column(features.new_ones(len(features)))], 1),
         torch.cat([table.index_select(0, chosen), _first_column(correction.to(table.dtype))], 1),
@@ -256,31 +268,6 @@ def sampled_losses(
     )
 
 
-def _candidates(words: Tensor, size: int, *, samples: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of a vocabulary of `size`, for target words [N]: ids [C] to compare with, where each id is there, corrections.
-
-    Places [size] are 0 for words that are not chosen; corrections [C] are fp32.
-    """
-    order = _order(size).to(words.device)
-    own = torch.zeros(size, dtype=torch.bool, device=words.device)
-    own[words] = True
-    mine, others = own.nonzero().squeeze(1), order[~own[order]]
-    chosen = torch.cat([mine, others[:samples]])
-    place = torch.zeros(size, dtype=torch.int64, device=words.device)
-    place[chosen] = torch.arange(len(chosen), device=words.device)
-    correction = torch.zeros(len(chosen), device=words.device)
-    if len(others) > samples:
-        correction[len(mine) :] = math.log(len(others) / samples)
-    return chosen, place, correction
-
-
-def _order(size: int) -> Tensor:
-    """A random order [size] of the vocabulary: of the batch's place in training, else by torch's generator."""
-    masks = current()
-    generator = None if masks is None else torch.Generator().manual_seed(masks.key)
-    return torch.randperm(size, generator=generator)
-
-
 def _first_column(values: Tensor) -> Tensor:
     """Values [N] as the first of some columns of zeros [N, PADDING]."""
-    return torch.nn.functional.pad(values.unsqueeze(1), (0, PADDING - 1))
+    return F.pad(values.unsqueeze(1), (0, PADDING - 1))

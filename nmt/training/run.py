@@ -77,11 +77,8 @@ def run_training(
                 return Ending(finished, finished=True)
             if config.training.average_last and world.is_main:
                 check_average(run)
-            start = (
-                find_initial_weights(config.training.init_from)
-                if config.training.init_from and loaded is None
-                else None
-            )
+            path = config.training.init_from
+            start = find_initial_weights(path) if path and loaded is None else None
             data = _prepare(task, world)
             trainer = build_trainer(task, data, run=run, world=world, log=log, limits=limits, cpu=cpu, start=start)
             if start is not None:
@@ -178,28 +175,30 @@ def _begin(
     start: Path | None = None,
 ) -> None:
     """Take over the checkpoint, save configuration and facts and say what will be done."""
-    config, log, updater = task.config, trainer.log, trainer.updater
+    run, log, updater, world = trainer.checkpoints.run, trainer.log, trainer.updater, trainer.world
     notes = trainer.load(loaded) if loaded is not None else []
     trainer.checkpoints.write_ranking(trainer.ranking)
     step, validated = trainer.progress.step, trainer.progress.validated_step == trainer.progress.step
-    undone = log.rewind(step, validated=validated)
-    kept, again = KeptTranslations(trainer.checkpoints.run), 0
-    if trainer.world.is_main:
-        again = kept.rewind(step, validated=validated)
-        write_config(trainer.checkpoints.run / run_layout.CONFIG, anchored(config))
-        if not has_checksums(trainer.checkpoints.run / run_layout.TOKENIZER):  # made by an older version
-            write_checksums(trainer.checkpoints.run / run_layout.TOKENIZER)
-        task.keep_facts(data, trainer.checkpoints.run, before=start if loaded is None else trainer.checkpoints.run)
-    parameters = sum(weight.numel() for weight in updater.model.parameters())
-    log.say(f"run {trainer.checkpoints.run} on {_device_name(updater.precision.device)}; {updater.precision}")
-    if trainer.world.size > 1:
-        log.say(str(trainer.world))
+    undone, again = log.rewind(step, validated=validated), 0
+    if world.is_main:
+        again = KeptTranslations(run).rewind(step, validated=validated)
+        write_config(run / run_layout.CONFIG, anchored(task.config))
+        if not has_checksums(run / run_layout.TOKENIZER):  # made by an older version
+            write_checksums(run / run_layout.TOKENIZER)
+        task.keep_facts(data, run, before=start if loaded is None else run)
+    parameters, device = sum(weight.numel() for weight in updater.model.parameters()), updater.precision.device
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+    else:
+        name = f"{device.type}, {counted(torch.get_num_threads(), 'thread')} for {counted(available_cores(), 'core')}"
+    log.say(f"run {run} on {name}; {updater.precision}")
+    if world.size > 1:
+        log.say(str(world))
     log.say(f"model {task.describe_model(updater.model)}, {parameters:,} parameters")
     log.say(f"  {task.describe_vocabularies(updater.model)}")
     log.say("  " + ", ".join(f"{part} {count:,}" for part, count in parameters_by_part(updater.model).items()))
     for line in task.data_lines(data, trainer.batches):
         log.say(line)
-    per_epoch = trainer.batches.updates_per_epoch()
     limits = trainer.limits.described(used_cpu_seconds=trainer.progress.cpu_seconds)
     log.say(f"{limits}; {task.describe_epoch(trainer.batches)}")
     for doubt in task.doubts(data, trainer.batches):
@@ -212,30 +211,26 @@ def _begin(
         log.say(f"resuming {loaded.path} at epoch {trainer.progress.epochs_done():.2f}{lost}")
     for note in notes:
         log.say(note)
-    if loaded is not None and trainer.world.is_main and not _logged(loaded, run=trainer.checkpoints.run):
-        trainer.record_checkpoint(loaded.path)  # the process was killed between saving it and saying so
+    if loaded is not None and world.is_main:
+        events = read_events(run) if is_file(run / EVENTS) else []
+        saved = [event["path"] for event in events if event["event"] == "checkpoint"]
+        if loaded.path.name not in saved:  # the process was killed between saving it and saying so
+            trainer.record("checkpoint", {"path": loaded.path.name})
     trainer.count_cpu()
     trainer.record(
         "start",
         {
             "resumed": loaded is not None,
             "parameters": parameters,
-            "updates_per_epoch": per_epoch,
+            "updates_per_epoch": trainer.batches.updates_per_epoch(),
             **data.counts,
-            "device": str(updater.precision.device),
+            "device": str(device),
             "precision": updater.precision.name,
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
-            "kernels": kernels_in_use(updater.precision.device),
-            "processes": trainer.world.size,
+            "kernels": kernels_in_use(device),
+            "processes": world.size,
         },
-    )
-
-
-def _logged(loaded: Loaded, *, run: Path) -> bool:
-    """Whether the log has this checkpoint."""
-    return is_file(run / EVENTS) and any(
-        event["event"] == "checkpoint" and event["path"] == loaded.path.name for event in read_events(run)
     )
 
 
@@ -259,13 +254,6 @@ def _end(task: Task, trainer: Trainer, data: Prepared, ending: Ending) -> None:
     trainer.callbacks.on_end(End(progress.step, ending.reason, ending.finished))
 
 
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
-    return f"{device.type}, {counted(threads, 'thread')} for {counted(available_cores(), 'core')}"
-
-
 def replace_run(task: Task, *, device: torch.device, start: Path | None) -> Path | None:
     """Move an existing run aside; return its new name, None if there is none.
 
@@ -284,32 +272,22 @@ def replace_run(task: Task, *, device: torch.device, start: Path | None) -> Path
         pass  # an error if another process trains there
     if not is_there(run):  # there was nothing but the lock
         return None
+    config, cache = task.config, task.config.data.cache_dir
+    if cache is not None and Path(os.path.realpath(run)) in (real := Path(os.path.realpath(cache)), *real.parents):
+        # The cache lies in the run, and would be moved with it.
+        task = type(task)(dataclasses.replace(config, data=dataclasses.replace(config.data, cache_dir=None)))
     try:
         with new_directory(run, prefix=NEW) as folder:
-            _try(_outside(task, run), folder, device=device, start=start)
+            data = task.prepare(folder)
+            task.build_validator(data, device=device, world=World(device))
+            model = task.build_model(data.tokenizer, device=device)
+            if start is not None:
+                load_initial_weights(start, model, tokenizer=data.tokenizer)
             moved = move_aside(run)
             folder.rename(run)
     except OSError as error:
         raise CheckpointError(f"{run}: cannot be replaced: {reason(error)}") from error
     return moved
-
-
-def _try(task: Task, folder: Path, *, device: torch.device, start: Path | None) -> None:
-    """Prepare the data in `folder`, and build what a mistake could prevent."""
-    data = task.prepare(folder)
-    task.build_validator(data, device=device, world=World(device))
-    model = task.build_model(data.tokenizer, device=device)
-    if start is not None:
-        load_initial_weights(start, model, tokenizer=data.tokenizer)
-
-
-def _outside(task: Task, run: Path) -> Task:
-    """The task without a cache in the run, which would be moved with it."""
-    data = task.config.data
-    cache = None if data.cache_dir is None else Path(os.path.realpath(data.cache_dir))
-    if cache is None or Path(os.path.realpath(run)) not in (cache, *cache.parents):
-        return task
-    return type(task)(dataclasses.replace(task.config, data=dataclasses.replace(data, cache_dir=None)))
 
 
 AVERAGE = "average"
@@ -377,31 +355,25 @@ def finish(task: Task, trainer: Trainer, data: Prepared) -> None:
     if task.config.training.average_last:
         with world.main_first():
             if world.is_main:
-                _average(task.config, trainer)
+                _average(trainer, task.config.training.average_last)
         if task.tests:
             model.load_state_dict(read_weights(run / AVERAGE / run_layout.WEIGHTS))
             task.score_test(trainer, data, by=AVERAGE, output=task.test_output(average=True))
 
 
-def _average(config: Config, trainer: Trainer) -> None:
-    """Make RUN/average again from the newest checkpoints, or from all if there are fewer than requested."""
-    run, wanted = trainer.checkpoints.run, config.training.average_last
-    steps = run_layout.checkpoint_steps(run)[-wanted:]
-    _remove_average(run)
-    folders = [run_layout.step_dir(run, step) for step in steps]
+def _average(trainer: Trainer, wanted: int) -> None:
+    """Make RUN/average again from the `wanted` newest checkpoints, or from all if there are fewer."""
+    run = trainer.checkpoints.run
+    check_average(run)
+    doomed = run / f".deleting-{AVERAGE}"
+    for leftover in (doomed, *run.glob(f".writing-{AVERAGE}-*")):  # of a killed process
+        shutil.rmtree(leftover, ignore_errors=True)
+    if (run / AVERAGE).exists():
+        (run / AVERAGE).rename(doomed)  # a half-deleted one must not look like a foreign directory
+        shutil.rmtree(doomed, ignore_errors=True)
+    folders = [run_layout.step_dir(run, step) for step in run_layout.checkpoint_steps(run)[-wanted:]]
     average_checkpoints(folders, run / AVERAGE, run=run, metadata=MAKER)
     names = [folder.name for folder in folders]
     trainer.record(AVERAGE, {"path": AVERAGE, "average_last": wanted, "checkpoints": names})
     few = f" (training.average_last is {wanted}, but there are no more)" if len(names) < wanted else ""
     trainer.log.say(f"averaged {', '.join(names)} into {run / AVERAGE}{few}")
-
-
-def _remove_average(run: Path) -> None:
-    """Delete an earlier average, and the rest of one left by a killed process."""
-    check_average(run)
-    doomed = run / f".deleting-{AVERAGE}"
-    for leftover in (doomed, *run.glob(f".writing-{AVERAGE}-*")):
-        shutil.rmtree(leftover, ignore_errors=True)
-    if (run / AVERAGE).exists():
-        (run / AVERAGE).rename(doomed)  # a half-deleted one must not look like a foreign directory
-        shutil.rmtree(doomed, ignore_errors=True)

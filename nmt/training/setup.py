@@ -22,7 +22,7 @@ from nmt.interop.weights_file import check_finite, read_shapes, read_weights
 from nmt.models.base import Seq2Seq
 from nmt.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
 from nmt.system import CpuClock
-from nmt.training.callbacks import build_callbacks
+from nmt.training.callbacks import Callbacks
 from nmt.training.checkpoint import CheckpointStore, ReadOnlyCheckpoints
 from nmt.training.distributed import World
 from nmt.training.ema import EMA, PlateauAverage
@@ -67,7 +67,7 @@ def build_trainer(
         data_key=data.key,
         kept=KeptTranslations(run) if config.evaluation.keep_translations else None,
         samples=task.build_samples(data, device=world.device),
-        callbacks=build_callbacks(config, world),
+        callbacks=Callbacks(choices(training.callbacks), is_main=world.is_main),
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from nmt import __version__
-from nmt.config.schema import Config, DecodingConfig
+from nmt.config.schema import Config
 from nmt.data.text_facts import ValidationFacts
 from nmt.interop.model_dir import weights_of
 from nmt.ops.in_use import kernels_in_use
@@ -31,7 +31,21 @@ FALLS = 0.999
 
 
 @dataclass
-class Progress:
+class Counters:
+    """A dataclass of numbers that checkpoints keep by name."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of them."""
+        return dataclasses.asdict(self)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what was saved; a number missing in an older version starts from its default."""
+        for item in dataclasses.fields(self):
+            setattr(self, item.name, state.get(item.name, item.default))
+
+
+@dataclass
+class Progress(Counters):
     """Counters of a run. `epoch`, `batch`, `pool` and `skip` are its place in the data, see `Position`."""
 
     step: int = 0
@@ -53,26 +67,13 @@ class Progress:
     saved_validation: int = 0
     """The validated step that the last checkpoint knows of."""
 
-    def at_epoch_end(self) -> bool:
-        """Whether the last update was the last of its epoch."""
-        return self.epoch > 1 and self.batch == 0
-
     def epochs_done(self) -> float:
         """Passes over the data so far, with the part of the current one."""
         return self.epoch - 1 + (min(1.0, self.batch / self.epoch_batches) if self.batch else 0)
 
-    def state_dict(self) -> dict[str, Any]:
-        """All counters by name."""
-        return dataclasses.asdict(self)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore saved counters; a counter missing in an older version starts from zero."""
-        for item in dataclasses.fields(self):
-            setattr(self, item.name, state.get(item.name, item.default))
-
 
 @dataclass
-class Interval:
+class Interval(Counters):
     """Sums since the last line of the training log."""
 
     updates: int = 0
@@ -114,21 +115,11 @@ class Interval:
 
     def clear(self) -> None:
         """Reset the counts."""
-        self.load_state_dict(dataclasses.asdict(Interval()))
+        self.load_state_dict({})
 
-    def state_dict(self) -> dict[str, Any]:
-        """All sums by name."""
-        return dataclasses.asdict(self)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore saved sums; a sum missing in `state` of an older version starts from zero.
-
-        All of them do if that version summed another loss.
-        """
-        if "nll" not in state:
-            state = {}
-        for item in dataclasses.fields(self):
-            setattr(self, item.name, state.get(item.name, item.default))
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore saved sums; none of an older version, which summed another loss."""
+        super().load_state_dict(state if "nll" in state else {})
 
 
 @dataclass
@@ -209,21 +200,16 @@ class Ranking:
 
     def load_state_dict(self, state: dict[str, Any]) -> str | None:
         """Restore saved scores; if the conditions of measurement have changed, drop them and return why."""
-        reasons = list(self._changes(state))
-        if reasons:
-            return "; ".join(reasons)
+        if state["metric"] != self.metric:
+            return f"training.early_stopping_metric: {state['metric']!r} -> {self.metric!r}"
+        if state.get("options", {}) != self.options:
+            return f"options of {self.metric}: {state.get('options', {})!r} -> {self.options!r}"
+        if reasons := "; ".join(differences(state.get("conditions", {}), self.conditions)):
+            return reasons
         self.scores = dict(state["scores"])
         self.regular_best, self.without_best = state["regular_best"], state["without_best"]
         self.lowest_loss = state.get("lowest_loss")
         return None
-
-    def _changes(self, state: dict[str, Any]) -> Iterator[str]:
-        if state["metric"] != self.metric:
-            yield f"training.early_stopping_metric: {state['metric']!r} -> {self.metric!r}"
-        elif state.get("options", {}) != self.options:
-            yield f"options of {self.metric}: {state.get('options', {})!r} -> {self.options!r}"
-        else:
-            yield from differences(state.get("conditions", {}), self.conditions)
 
 
 def perplexity(loss: float | None) -> float | None:
@@ -242,13 +228,23 @@ _CONTENT = "sha256:"
 def conditions(config: Config, facts: ValidationFacts | None) -> dict[str, Any]:
     """By name, everything that determines the score of given weights by `training.early_stopping_metric`.
 
-    Without `facts`, the validation text is left out. Values are numbers, text, None, or lists and
-    mappings of these.
+    Without `facts`, the validation text is left out. Values are numbers, text, None, or lists and mappings of these.
     """
     metric, task = config.training.early_stopping_metric, TASKS.known(config.task)
     if metric == "loss" or (task is not None and metric in task.scores):  # measured without a search
         return {} if facts is None else {"data.dev": f"{_CONTENT}{facts.source}{facts.target}"}
-    found = _search(config.decoding)
+    decoding, without = config.decoding, {*_SAME_TRANSLATIONS}
+    search = SEARCHES.known(decoding.chosen_search)
+    if search is not None and search.best_of_n:
+        without.remove("n_best")
+    names = [field.name for field in dataclasses.fields(decoding) if field.name not in without]
+    found = {f"decoding.{name}": getattr(decoding, name) for name in names}
+    found["decoding.search"] = decoding.chosen_search
+    for key in ("shortlist", "glossary"):
+        if getattr(decoding, key) is not None:
+            found[f"decoding.{key}"] = _content(Path(getattr(decoding, key)))
+    if decoding.language_model is not None:
+        found["decoding.language_model"] = _content(weights_of(decoding.language_model))
     if facts is not None:
         limit = config.evaluation.max_sentences
         found |= {
@@ -265,21 +261,6 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
         if name in old and old[name] != new[name]:
             is_content = str(old[name]).startswith(_CONTENT) and str(new[name]).startswith(_CONTENT)
             yield f"{name} has different contents" if is_content else f"{name}: {old[name]!r} -> {new[name]!r}"
-
-
-def _search(decoding: DecodingConfig) -> dict[str, Any]:
-    search, without = SEARCHES.known(decoding.chosen_search), {*_SAME_TRANSLATIONS}
-    if search is not None and search.best_of_n:
-        without.remove("n_best")
-    names = [field.name for field in dataclasses.fields(decoding) if field.name not in without]
-    found = {f"decoding.{name}": getattr(decoding, name) for name in names}
-    found["decoding.search"] = decoding.chosen_search
-    for key in ("shortlist", "glossary"):
-        if getattr(decoding, key) is not None:
-            found[f"decoding.{key}"] = _content(Path(getattr(decoding, key)))
-    if decoding.language_model is not None:
-        found["decoding.language_model"] = _content(weights_of(decoding.language_model))
-    return found
 
 
 def _content(path: Path) -> str:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from nmt.errors import ConfigError, counted
@@ -123,8 +122,11 @@ class Trainer:
         update = self.updater.update(group, step=self.progress.step)
         self._count(group, update)
         self.interval.seconds += time.perf_counter() - started
-        if is_first:
-            self._report_start(group, update)
+        if is_first and self.world.is_main and group.batches:
+            batch = group.batches[0]
+            health = inspect(self.updater.model, batch.source, batch.target, grad_norm=update.grad_norm)
+            self.record("health", dataclasses.asdict(health))
+            self.log.say("\n".join([health.summary(), *health.problems()]))
         if not update.applied:
             reason = ", above training.skip_norm" if self.updater.guard.too_large(update.grad_norm) else ""
             self.log.say(f"update skipped: objective {update.objective}, gradient norm {update.grad_norm}{reason}")
@@ -132,7 +134,18 @@ class Trainer:
             self.warn(doubt)
         if update.applied and self.samples is not None and self.progress.step % self.samples.every == 0:
             self.show_samples(self.samples, group)
-        self._tell_callbacks(group, update)
+        self.callbacks.on_update(
+            UpdateResult(
+                step=self.progress.step,
+                epoch=self.progress.epochs_done(),
+                loss=update.nll / group.target_tokens,
+                objective=update.objective,
+                grad_norm=update.grad_norm,
+                lr=update.lr,
+                target_tokens=group.target_tokens,
+                applied=update.applied,
+            )
+        )
 
     def show_samples(self, samples: TrainingSamples, group: Group) -> None:
         """Report what the inference weights make of text of this update; rank 0 alone does the work."""
@@ -145,20 +158,30 @@ class Trainer:
         self.log.say("\n".join(_sample_lines(taken)), hang=SAMPLE_HANG)
 
     def finish_step(self) -> Ending | None:
-        """Log, validate and save if due after an update; return why training ends, if it does."""
-        ending = self.ending()
-        log_is_due = self.interval.updates > 0 and self.progress.step % self.log_every == 0
+        """Log, validate and save if due after an update; return why training ends, if it does.
+
+        Validation is due every so many updates, by default at the end of each epoch. So is a checkpoint, by default
+        with each validation, and always with a new best if best ones are kept.
+        """
+        ending, progress = self.ending(), self.progress
+        log_is_due = self.interval.updates > 0 and progress.step % self.log_every == 0
         if log_is_due or (ending is not None and ending.finished and ending.logs_rest):
             self.log_training()
-        new_best = False
-        regular = self.validation_is_due()
-        if regular or (ending is not None and ending.validates and self.unvalidated()):
+        at_epoch_end, new_best = progress.epoch > 1 and progress.batch == 0, False
+        due = at_epoch_end if self.validate_every is None else progress.step % self.validate_every == 0
+        unvalidated = self.validator is not None and progress.validated_step != progress.step
+        regular = unvalidated and due
+        if regular or (ending is not None and ending.validates and unvalidated):
             try:
                 new_best = self.validate(regular=regular)
             except InterruptedValidationError:
                 self.log.say("validation interrupted; it will be done when training resumes")
             ending = self.ending()
-        if ending is not None or self.saving_is_due(validated=regular, new_best=new_best):
+        if self.save_every is None:
+            due = regular if self.validator is not None else at_epoch_end
+        else:
+            due = progress.step > 0 and progress.step % self.save_every == 0
+        if ending is not None or due or (new_best and self.checkpoints.keep_best):
             self.save()
         return ending
 
@@ -196,13 +219,9 @@ class Trainer:
             weights = dict(model.state_dict())
         check_same(self.world, "weights", self.updater.fingerprint)
         path = self.checkpoints.save(step, weights=weights, state=self.state_dict(), ranking=self.ranking)
-        self.record_checkpoint(path)
+        self.record("checkpoint", {"path": path.name})
         self.log.say(f"saved {path}")
         self.callbacks.on_checkpoint(path)
-
-    def record_checkpoint(self, path: Path) -> None:
-        """Log that the checkpoint of this step was written."""
-        self.record("checkpoint", {"path": path.name})
 
     def state_dict(self) -> dict[str, Any]:
         """Everything besides the inference weights that an undisturbed continuation depends on."""
@@ -231,16 +250,14 @@ class Trainer:
         self.progress.load_state_dict(loaded.state["progress"])
         self._earlier_cpu = self.progress.cpu_seconds
         if "cpu_seconds" not in loaded.state["progress"]:
-            notes = [*notes, "CPU seconds count from here on: the version that started this run did not count them"]
+            notes.append("CPU seconds count from here on: the version that started this run did not count them")
         self.interval.load_state_dict(loaded.state["interval"])
         if reason := self.ranking.load_state_dict(loaded.state["ranking"]):
             self.updater.forget_scores()
-            notes = [
-                *notes,
-                f"a new ranking of checkpoints begins, because new scores cannot be compared with old ones: {reason}",
-            ]
+            why = f"because new scores cannot be compared with old ones: {reason}"
+            notes.append(f"a new ranking of checkpoints begins, {why}")
         set_random_state(loaded.state["random"])
-        notes = [*notes, *self.callbacks.load_state_dict(loaded.state.get("callbacks", {}))]
+        notes += self.callbacks.load_state_dict(loaded.state.get("callbacks", {}))
         return [*notes, *environment_changes(loaded.state.get("environment", {}), environment(self.world))]
 
     def ending(self) -> Ending | None:
@@ -255,26 +272,6 @@ class Trainer:
         if asked:
             return Ending(self.callbacks.stop_reason, finished=True)
         return self.limits.reached(self.progress, self.ranking, late=bool(late))
-
-    def unvalidated(self) -> bool:
-        """Whether there are weights that no validation has seen yet."""
-        return self.validator is not None and self.progress.validated_step != self.progress.step
-
-    def validation_is_due(self) -> bool:
-        """Every so many updates, by default at the end of each epoch."""
-        every = self.validate_every
-        return self.unvalidated() and (
-            self.progress.at_epoch_end() if every is None else self.progress.step % every == 0
-        )
-
-    def saving_is_due(self, *, validated: bool, new_best: bool) -> bool:
-        """Every so many updates, by default with each validation; a new best always, if best ones are kept."""
-        if new_best and self.checkpoints.keep_best:
-            return True
-        every = self.save_every
-        if every is not None:
-            return self.progress.step > 0 and self.progress.step % every == 0
-        return validated if self.validator is not None else self.progress.at_epoch_end()
 
     def log_training(self) -> None:
         """Report the updates since the last line, and reset the counts."""
@@ -337,16 +334,6 @@ class Trainer:
         last = min((steps for steps in (most, by_epochs) if steps is not None), default=None)
         return self._time_left.outlook(step=progress.step, last=last, deadline=deadline)
 
-    def _report_start(self, group: Group, update: Update) -> None:
-        """Say how healthy the model starts, after its first batch."""
-        if not self.world.is_main or not group.batches:
-            return
-        batch = group.batches[0]
-        health = inspect(self.updater.model, batch.source, batch.target, grad_norm=update.grad_norm)
-        self.record("health", dataclasses.asdict(health))
-        for line in [health.summary(), *health.problems()]:
-            self.log.say(line)
-
     def _check_stop(self) -> None:
         """Break a validation off when a signal has arrived here or at another process."""
         if self.stop.signal_number is not None:
@@ -354,21 +341,6 @@ class Trainer:
             raise InterruptedValidationError
         if self.world.stop_is_asked():
             raise InterruptedValidationError
-
-    def _tell_callbacks(self, group: Group, update: Update) -> None:
-        progress = self.progress
-        self.callbacks.on_update(
-            UpdateResult(
-                step=progress.step,
-                epoch=progress.epochs_done(),
-                loss=update.nll / group.target_tokens,
-                objective=update.objective,
-                grad_norm=update.grad_norm,
-                lr=update.lr,
-                target_tokens=group.target_tokens,
-                applied=update.applied,
-            )
-        )
 
     def _count(self, group: Group, update: Update) -> None:
         progress, interval = self.progress, self.interval

@@ -162,9 +162,8 @@ class BadUpdateGuard:
             limit = f", training.skip_norm is {self.skip_norm}" if self.too_large(norm) else ""
             raise DivergedError(
                 f"training has diverged: {self.in_a_row} consecutive updates with objective {objective} and gradient "
-                f"norm "
-                f"{norm}, training.max_bad_updates is {self.max_bad_updates}{limit}; a lower training.lr or clip_norm "
-                "may help"
+                f"norm {norm}, training.max_bad_updates is {self.max_bad_updates}{limit}; a lower training.lr or "
+                "clip_norm may help"
             )
         return False
 
@@ -329,11 +328,8 @@ class Updater:
         """The model in evaluation mode with the weights to validate and save: the moving average where there is one."""
         self.model.eval()
         try:
-            if self.ema is None:
+            with nullcontext() if self.ema is None else self.ema.applied(self.model):
                 yield self.model
-            else:
-                with self.ema.applied(self.model):
-                    yield self.model
         finally:
             self.model.train()
 
@@ -356,10 +352,7 @@ class Updater:
     def state_dict(self) -> dict[str, Any]:
         """All of this but the inference weights; with a moving average the trained weights as well."""
         state: dict[str, Any] = {
-            "optimizer": {
-                "options": dict(self._options),
-                "state": self.optimizer.state_dict(),
-            },
+            "optimizer": {"options": dict(self._options), "state": self.optimizer.state_dict()},
             "schedule": {
                 "kind": type(self.schedule).__name__,
                 "lr": self.schedule.lr,
@@ -393,23 +386,16 @@ class Updater:
             self.scaler.load_state_dict(state["scaler"])
         self.guard.load_state_dict(state["guard"])
         self.objective.loss.load_state_dict(state.get("loss", {}))
-        self._load_optimizer(state["optimizer"])
-        return self._load_schedule(state["schedule"])
-
-    def _load_optimizer(self, saved: dict[str, Any]) -> None:
-        self.optimizer.load_state_dict(saved["state"])
+        self.optimizer.load_state_dict(state["optimizer"]["state"])
         # load_state_dict brings the old options back; what the configuration changed since must hold.
         for name, value in self._options.items():
-            if value != saved["options"].get(name):
+            if value != state["optimizer"]["options"].get(name):
                 for group in self.optimizer.param_groups:
                     group[name] = value
-
-    def _load_schedule(self, saved: dict[str, Any]) -> list[str]:
-        kind = type(self.schedule).__name__
+        saved, kind = state["schedule"], type(self.schedule).__name__
         if saved["kind"] != kind:
-            return [
-                f"schedule: {saved['kind']} -> {kind}, which starts with this resume if it depends on earlier updates"
-            ]
+            change = f"schedule: {saved['kind']} -> {kind}"
+            return [f"{change}, which starts with this resume if it depends on earlier updates"]
         # Schedules that remember their rate follow a changed training.lr in proportion.
         changed = self.schedule.lr / saved["lr"]
         self.schedule.load_state_dict({**saved["state"], "rate": saved["state"]["rate"] * changed})

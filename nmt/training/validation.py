@@ -219,9 +219,21 @@ class Validator:
             InterruptedValidationError: in all processes when `check` raises it in one.
         """
         started = time.monotonic()
-        losses, found = self._shared(model, check=check, translated=translated)
+        part = slice(self.world.rank, None, self.world.size)
+
+        def mine() -> tuple[list[BatchLoss], list[Found]]:
+            batches = list(rows_by_length(self.corpus, cells=LOSS_BATCH_TOKENS))[part]
+            losses, found = batch_losses(model, self.corpus, batches, device=self.device, check=check), []
+            for translation in self.translate(model, self._mine()) if self.metrics else ():
+                check()
+                translated(1)
+                found.append(Found(translation.best, translation.is_finite, translation.has_ended))
+            return losses, found
+
+        whole = in_all_processes(self.world, mine)
+        found = interleave([lines for _, lines in whole])
         hypotheses = [text for text, _, _ in found]
-        scores = {"loss": mean_loss(losses)}
+        scores = {"loss": mean_loss(interleave([losses for losses, _ in whole]))}
         signatures: dict[str, str] = {}
         samples: list[dict[str, str]] = []
         chance: Chance | None = None
@@ -233,7 +245,12 @@ class Validator:
                 signatures[metric.name] = f"{result.name} {result.signature}"
             named = {metric.name: metric for metric in self.metrics}
             chance = self._chance(named.get(self.ranked_by, self.metrics[0]), hypotheses, references)
-            samples = self._samples(hypotheses)
+            # Spread evenly over the corpus, the same ones at each validation, with the first references.
+            shown = sorted({round(place) for place in np.linspace(0, len(hypotheses) - 1, self.samples + 2)[1:-1]})
+            samples = [
+                {"source": self.sources[row], "reference": self.references[0][row], "translation": hypotheses[row]}
+                for row in shown
+            ]
         seconds = round(time.monotonic() - started, 3)
         scores, signatures, samples, seconds, chance = self.world.from_main(
             (scores, signatures, samples, seconds, chance)
@@ -244,27 +261,8 @@ class Validator:
         not_finite, at_limit = noted_lines(found)
         return dataclasses.replace(measured, translations=hypotheses, not_finite=not_finite, at_limit=at_limit)
 
-    def _shared(self, model: Seq2Seq, *, check: Check, translated: Advance) -> tuple[list[BatchLoss], list[Found]]:
-        """Losses of the corpus's batches and translations of its lines, in order; each process does its part."""
-
-        def mine() -> tuple[list[BatchLoss], list[Found]]:
-            batches = list(rows_by_length(self.corpus, cells=LOSS_BATCH_TOKENS))[self.world.rank :: self.world.size]
-            losses = batch_losses(model, self.corpus, batches, device=self.device, check=check)
-            return losses, self._translations(model, check=check, translated=translated) if self.metrics else []
-
-        whole = in_all_processes(self.world, mine)
-        return interleave([losses for losses, _ in whole]), interleave([lines for _, lines in whole])
-
     def _mine(self) -> Sequence[str]:
         return self.sources[: self.max_sentences][self.world.rank :: self.world.size]
-
-    def _translations(self, model: Seq2Seq, *, check: Check, translated: Advance) -> list[Found]:
-        translations = []
-        for translation in self.translate(model, self._mine()):
-            check()
-            translated(1)
-            translations.append(Found(translation.best, translation.is_finite, translation.has_ended))
-        return translations
 
     @staticmethod
     def _chance(metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Chance | None:
@@ -280,16 +278,6 @@ class Validator:
 
         points = metric.scorer() is not None
         return chance_of(metric.name, score, lines=len(some), higher_is_better=metric.higher_is_better, points=points)
-
-    def _samples(self, hypotheses: Sequence[str]) -> list[dict[str, str]]:
-        """Sentences spread evenly over the corpus, the same ones at each validation, with the first references."""
-        if not self.samples:
-            return []
-        shown = sorted({round(place) for place in np.linspace(0, len(hypotheses) - 1, self.samples + 2)[1:-1]})
-        return [
-            {"source": self.sources[row], "reference": self.references[0][row], "translation": hypotheses[row]}
-            for row in shown
-        ]
 
 
 @torch.no_grad()

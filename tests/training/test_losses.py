@@ -107,7 +107,7 @@ def test_parts_of_two_processes_add_up_to_the_whole(folder: Path) -> None:
         parts = torch.zeros(2, dtype=torch.float64)
         for rank in range(2):
             stream = build_batches(config, corpus)
-            stream._share = Share(rank, 2)
+            stream.share = Share(rank, 2)
             (mine,) = islice(stream.groups(Position(1, 0)), 1)
             parts += updater._backward(mine)
         torch.testing.assert_close(parts, total, rtol=1e-5, atol=1e-7)
