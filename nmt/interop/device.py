@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from nmt.errors import SettingError, say_once
-from nmt.kernel_check.trials import explained
+from nmt.kernel_check.checking import explained
 
 logger = logging.getLogger(__name__)
 

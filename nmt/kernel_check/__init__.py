@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import torch
 from torch import nn
 
 from nmt.errors import ConfigError
-from nmt.kernel_check.checking import find_out, why
+from nmt.kernel_check.checking import find_out
 from nmt.kernel_check.needs import FORWARD, WITHOUT_TRITON, Purpose, needed, plain, recurrences
-from nmt.kernel_check.trials import Outcome
 from nmt.ops.dispatch import selection, set_kernels, triton_problem
 
 __all__ = ["Purpose", "choose_kernels", "recurrences", "use_verified_kernels", "verify_operations"]
@@ -50,12 +49,8 @@ def use_verified_kernels(
     if selection().choice != "auto" or device.type != "cuda" or not _can_have_kernels(device):
         return
     keys = dict.fromkeys(key for model in models for key in needed(model, purpose))
-    if triton_problem():
-        keys = {key: None for key in keys if key in WITHOUT_TRITON}
     names = [key if purpose == "training" else f"{key}{FORWARD}" for key in keys]
-    found = find_out(names, device, check=check)
-    _say_what_does_not_run(found)
-    set_kernels("auto", verified=_right(found))
+    set_kernels("auto", verified=_right(names, device, check=check))
 
 
 def verify_operations(keys: tuple[str, ...], *, device: torch.device) -> None:
@@ -66,38 +61,31 @@ def verify_operations(keys: tuple[str, ...], *, device: torch.device) -> None:
     """
     if selection().choice != "auto" or device.type != "cuda" or not _can_have_kernels(device):
         return
-    right = _found_right(keys, device)
-    wanted = selection().verified - set(keys) | right
+    wanted = selection().verified - set(keys) | _found_right(keys, device)
     if wanted != selection().verified:
         set_kernels("auto", verified=wanted)
 
 
-@functools.cache
-def _found_right(keys: tuple[str, ...], device: torch.device) -> frozenset[str]:
-    """Those `keys` that are verified on this GPU; others are reported."""
-    names = [key for key in keys if key in WITHOUT_TRITON] if triton_problem() else list(keys)
-    found = find_out(names, device)
-    _say_what_does_not_run(found)
-    return _right(found)
-
-
-def _right(found: Mapping[str, Outcome]) -> frozenset[str]:
-    return frozenset(plain(name) for name, outcome in found.items() if outcome.state == "right")
-
-
-def _say_what_does_not_run(found: Mapping[str, Outcome]) -> None:
-    reasons = dict[str, list[str]]()
+def _right(names: Sequence[str], device: torch.device, *, check: bool = True) -> frozenset[str]:
+    """The keys of these checks that are verified on this GPU; others are reported."""
+    if triton_problem():
+        names = [name for name in names if plain(name) in WITHOUT_TRITON]
+    found, reasons = find_out(names, device, check=check), dict[str, list[str]]()
     for name, outcome in sorted(found.items()):
         if outcome.state == "wrong":
             text = "kernels: PyTorch runs %s, because nmt's kernel is wrong on this GPU: %s"
             logger.warning(text, plain(name), outcome.reason)
         elif outcome.state == "undecided":
-            reasons.setdefault(why(outcome), []).append(plain(name))
+            reasons.setdefault(outcome.why, []).append(plain(name))
     for reason, untried in reasons.items():
         what = "everything" if len(untried) == len(found) else ", ".join(untried)
         logger.warning(
             "kernels: slower PyTorch code runs %s, because nmt's kernels could not be checked: %s", what, reason
         )
+    return frozenset(plain(name) for name, outcome in found.items() if outcome.state == "right")
+
+
+_found_right = functools.cache(_right)
 
 
 @functools.cache

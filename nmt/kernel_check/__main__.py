@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 
 from nmt.errors import ConfigError
-from nmt.kernel_check.checking import find_out, why
+from nmt.kernel_check.checking import find_out
 from nmt.kernel_check.needs import WITHOUT_TRITON, all_keys
 from nmt.ops.dispatch import triton_problem
 
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         parser.error(str(error))
     for name, outcome in found.items():
-        print(f"{name}: {why(outcome) if outcome.state == 'undecided' else outcome.reason or 'right'}")
+        print(f"{name}: {outcome.why if outcome.state == 'undecided' else outcome.reason or 'right'}")
     return 0 if all(outcome.state == "right" for outcome in found.values()) else 1
 
 

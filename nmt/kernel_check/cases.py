@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -33,62 +32,9 @@ large as the reference's in the same type is allowed as well. The tests of kerne
 TIMES: Final = 4
 """Number of runs of a check: graphs are recorded in the second run and replayed from then on."""
 
-Run = Callable[[Any, torch.dtype], list[Tensor]]
-"""From a network and the type of its weights to results and gradients."""
-
 
 class DifferenceError(Exception):
     """A kernel does not compute what the reference does."""
-
-
-def check(network: nn.Module, run: Run, *, exact: nn.Module, storage: torch.dtype, by: Selection) -> None:
-    """DifferenceError unless `run` finds in `network` with the selection `by` what it finds without kernels.
-
-    exact: the same network in fp64. storage: the type in which autocast computes; fp32 is without autocast.
-    """
-    with selected("reference"):
-        right = run(exact, torch.float64)
-        with autocast(right[0].device, storage):
-            plain = run(network, torch.float32)
-    for _ in range(TIMES):
-        with selected(by.choice, verified=by.verified), autocast(right[0].device, storage):
-            ours = run(network, torch.float32)
-        compare(ours, right, plain=plain, tolerance=TOLERANCES[storage])
-
-
-def compare(ours: Sequence[Tensor], right: Sequence[Tensor], *, plain: Sequence[Tensor], tolerance: float) -> None:
-    """DifferenceError if one of the tensors is too far from what is right."""
-    for index, (found, wanted, other) in enumerate(zip(ours, right, plain, strict=True)):
-        if found.shape != wanted.shape:
-            raise DifferenceError(f"result {index} has another shape than the reference's")
-        allowed = tolerance * wanted.norm().clamp_min(1e-3) + 2 * (other.double() - wanted).norm()
-        error = (found.double() - wanted).norm()
-        if not error <= allowed:  # so written for NaN
-            raise DifferenceError(f"result {index} differs from the reference's by {error:.1e}, {allowed:.1e} allowed")
-
-
-def with_gradients(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
-    """The results and, if gradients are enabled, the gradients of a weighted sum of them at the leaves."""
-    if not torch.is_grad_enabled():
-        return list(results)
-    weights = [random(*result.shape, seed=9, like=result).to(result.dtype) for result in results]
-    gradients = torch.autograd.grad(results, list(leaves), weights, materialize_grads=True)
-    return [result.detach() for result in (*results, *gradients)]
-
-
-def random(*shape: int, seed: int, like: Tensor) -> Tensor:
-    """The same normal values on each device, fp64."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(like.device)
-
-
-@contextmanager
-def autocast(device: torch.device, storage: torch.dtype) -> Iterator[None]:
-    """Autocast to `storage`, none for fp32."""
-    if storage == torch.float32:
-        yield
-        return
-    with torch.autocast(device.type, storage):
-        yield
 
 
 class Sizes(NamedTuple):
@@ -115,6 +61,9 @@ FORMS: Final = (
 )
 """Sizes and types of products."""
 
+Run = Callable[[Any, torch.dtype], list[Tensor]]
+"""From a network and the type of its weights to results and gradients."""
+
 
 class Case(NamedTuple):
     """How an operation is tried."""
@@ -122,40 +71,65 @@ class Case(NamedTuple):
     device: torch.device
     sizes: Sizes
     storage: torch.dtype
-    """Type of the products"""
+    """Type of the products, in which autocast computes; fp32 is without autocast"""
     by: Selection
     """What computes"""
     designs: Sequence[Design] = ()
     """Of the cells that have the words of the key: without layer norm, with it, or both"""
 
+    def random(self, *shape: int, seed: int) -> Tensor:
+        """The same normal values on each device, fp64."""
+        return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(self.device)
 
-Check = Callable[[Case], None]
-"""Raises DifferenceError unless an operation is right in a case."""
+    def leaf(self, *shape: int, seed: int, dtype: torch.dtype) -> Tensor:
+        """A random input that gets a gradient."""
+        return self.random(*shape, seed=seed).to(dtype).requires_grad_()
 
+    def masks(self, length: int) -> tuple[Tensor, Tensor]:
+        """Padding at the right, and any pattern, with a row that is all padding."""
+        lengths = length - torch.arange(self.sizes.sentences) % length
+        padding = torch.arange(length) < lengths[:, None]
+        holes = torch.rand(padding.shape, generator=torch.Generator().manual_seed(6)) < 0.6
+        holes[0] = False
+        return padding.to(self.device), holes.to(self.device)
 
-def tried(network: nn.Module, run: Run, case: Case) -> None:
-    """DifferenceError unless `run` finds in the network, with weights drawn from one seed, what it does in fp64."""
-    torch.manual_seed(3)
-    initialize(network, 0.08)
-    for parameter in network.parameters():
-        if parameter.dim() == 1:
-            nn.init.uniform_(parameter, -0.5, 0.5)
-    network = network.to(case.device)
-    check(network, run, exact=copy.deepcopy(network).double(), storage=case.storage, by=case.by)
+    def with_gradients(self, results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
+        """The results and, if gradients are enabled, the gradients of a weighted sum of them at the leaves."""
+        if not torch.is_grad_enabled():
+            return list(results)
+        weights = [self.random(*result.shape, seed=9).to(result.dtype) for result in results]
+        gradients = torch.autograd.grad(results, list(leaves), weights, materialize_grads=True)
+        return [result.detach() for result in (*results, *gradients)]
 
+    def autocast(self) -> torch.autocast:
+        """Autocast to `storage`, none for fp32."""
+        return torch.autocast(self.device.type, self.storage, enabled=self.storage != torch.float32)
 
-def masks(sentences: int, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Padding at the right, and any pattern, with a row that is all padding."""
-    lengths = length - torch.arange(sentences) % length
-    padding = torch.arange(length) < lengths[:, None]
-    holes = torch.rand(sentences, length, generator=torch.Generator().manual_seed(6)) < 0.6
-    holes[0] = False
-    return padding.to(device), holes.to(device)
-
-
-def leaf(*shape: int, seed: int, like: Tensor, dtype: torch.dtype) -> Tensor:
-    """A random input that gets a gradient."""
-    return random(*shape, seed=seed, like=like).to(dtype).requires_grad_()
+    def check(self, network: nn.Module, run: Run) -> None:
+        """DifferenceError unless `run` finds in the network, with weights drawn from one seed, what it does without
+        kernels in fp64."""
+        torch.manual_seed(3)
+        initialize(network, 0.08)
+        for parameter in network.parameters():
+            if parameter.dim() == 1:
+                nn.init.uniform_(parameter, -0.5, 0.5)
+        network = network.to(self.device)
+        with selected("reference"):
+            right = run(copy.deepcopy(network).double(), torch.float64)
+            with self.autocast():
+                plain = run(network, torch.float32)
+        for _ in range(TIMES):
+            with selected(self.by.choice, verified=self.by.verified), self.autocast():
+                ours = run(network, torch.float32)
+            for index, (found, wanted, other) in enumerate(zip(ours, right, plain, strict=True)):
+                if found.shape != wanted.shape:
+                    raise DifferenceError(f"result {index} has another shape than the reference's")
+                allowed = TOLERANCES[self.storage] * wanted.norm().clamp_min(1e-3)
+                allowed = allowed + 2 * (other.double() - wanted).norm()
+                error = (found.double() - wanted).norm()
+                if not error <= allowed:  # so written for NaN
+                    off = f"by {error:.1e}, {allowed:.1e} allowed"
+                    raise DifferenceError(f"result {index} differs from the reference's {off}")
 
 
 PERSISTENT: Final = SMALL._replace(sentences=12, inputs=250, hidden=256)
@@ -165,119 +139,114 @@ PERSISTENT: Final = SMALL._replace(sentences=12, inputs=250, hidden=256)
 def lstm_layer(case: Case) -> None:
     """An LSTM layer by cuDNN."""
     if case.storage == torch.float16:
-        sequence(case._replace(sizes=PERSISTENT), layer=True)
+        sequence(case._replace(sizes=PERSISTENT, designs=[Design(CELLS.get("lstm"))]), layer=True)
 
 
 def sequence(case: Case, *, layer: bool = False) -> None:
     """A unit over sequences, in both directions; as a `layer` with the products of its input."""
-    (sentences, length, _, width, hidden, _), design = case.sizes, case.designs[0]
-    padding, holes = masks(sentences, length, case.device)
+    sentences, length, _, width, hidden, _ = case.sizes
+    padding, holes = case.masks(length)
 
     def run(cell: Any, dtype: torch.dtype) -> list[Tensor]:
-        like = next(cell.parameters())
-        x = leaf(sentences, length, width, seed=1, like=like, dtype=dtype)
-        packed = leaf(sentences, cell.state_size, seed=2, like=like, dtype=dtype)
+        x = case.leaf(sentences, length, width, seed=1, dtype=dtype)
+        packed = case.leaf(sentences, cell.state_size, seed=2, dtype=dtype)
         given, over = (x, cell.layer) if layer else (cell.project(x), cell.sequence)
         ahead, last = over(given, cell.unpack_state(packed), holes)
         back, first = over(given, None, padding, reverse=True)
         plain, _ = over(given)
-        return with_gradients([ahead, *last, back, *first, plain], [x, packed, *cell.parameters()])
+        return case.with_gradients([ahead, *last, back, *first, plain], [x, packed, *cell.parameters()])
 
-    tried(design.cell(width, hidden), run, case)
+    case.check(case.designs[0].cell(width, hidden), run)
 
 
 def bidirectional(case: Case) -> None:
     """The first layer of an encoder."""
     sentences, _, length, width, hidden, _ = case.sizes
-    padding, _ = masks(sentences, length, case.device)
+    padding, _ = case.masks(length)
 
     def run(encoder: Any, dtype: torch.dtype) -> list[Tensor]:
-        x = leaf(sentences, length, width, seed=1, like=next(encoder.parameters()), dtype=dtype)
-        return with_gradients(encoder(x, padding), [x, *encoder.parameters()])
+        x = case.leaf(sentences, length, width, seed=1, dtype=dtype)
+        return case.with_gradients(encoder(x, padding), [x, *encoder.parameters()])
 
-    tried(Bidirectional(partial(case.designs[0].cell, hidden_size=hidden), width), run, case)
+    case.check(Bidirectional(partial(case.designs[0].cell, hidden_size=hidden), width), run)
 
 
 def attention(case: Case) -> None:
     """Several queries of each sentence, two heads."""
     sentences, _, length, width, hidden, _ = case.sizes
-    padding, _ = masks(sentences, length, case.device)
+    padding, _ = case.masks(length)
 
     def run(module: Any, dtype: torch.dtype) -> list[Tensor]:
-        like = module.score_weight
-        values = leaf(sentences, length, width, seed=1, like=like, dtype=dtype)
-        query = leaf(sentences, 3, hidden, seed=2, like=like, dtype=dtype)
+        values = case.leaf(sentences, length, width, seed=1, dtype=dtype)
+        query = case.leaf(sentences, 3, hidden, seed=2, dtype=dtype)
         memory = module.prepare(values, padding)
         context, weights = module.attend(query, AttentionMemory(*memory[:3]))
         parameters = [p for name, p in module.named_parameters() if name != "score_bias"]
-        return with_gradients([context, weights], [values, query, *parameters])
+        return case.with_gradients([context, weights], [values, query, *parameters])
 
-    tried(AdditiveAttention(hidden, width, heads=2), run, case)
+    case.check(AdditiveAttention(hidden, width, heads=2), run)
 
 
 def conditional(case: Case) -> None:
     """The decoder's loop over cells and attention: of two cells and, as deep attention, of three."""
     sentences, length, source, width, hidden, _ = case.sizes
-    target_mask, _ = masks(sentences, length, case.device)
-    source_mask, _ = masks(sentences, source, case.device)
+    (target_mask, _), (source_mask, _) = case.masks(length), case.masks(source)
 
     def run(rnn: Any, dtype: torch.dtype) -> list[Tensor]:
-        like = next(rnn.parameters())
-        x = leaf(sentences, length, width, seed=1, like=like, dtype=dtype)
-        values = leaf(sentences, source, width, seed=2, like=like, dtype=dtype)
-        packed = leaf(sentences, rnn.lower.state_size, seed=3, like=like, dtype=dtype)
+        x = case.leaf(sentences, length, width, seed=1, dtype=dtype)
+        values = case.leaf(sentences, source, width, seed=2, dtype=dtype)
+        packed = case.leaf(sentences, rnn.lower.state_size, seed=3, dtype=dtype)
         found = rnn.sequence(x, rnn.prepare(values, source_mask), rnn.lower.unpack_state(packed), target_mask)
         parameters = [p for name, p in rnn.named_parameters() if not name.endswith("score_bias")]
-        return with_gradients([found.outputs, found.contexts, *found.last], [x, values, packed, *parameters])
+        return case.with_gradients([found.outputs, found.contexts, *found.last], [x, values, packed, *parameters])
 
-    for design in case.designs if case.sizes == SMALL else case.designs[:1]:
-        make, norm, heads = partial(design.cell, hidden_size=hidden), design.layer_norm, 2 if case.sizes == SMALL else 1
-        tried(AttentionRNN(make, width, width, heads=heads, layer_norm=norm), run, case)
-        if case.sizes == SMALL:
-            tried(DeepAttentionRNN(make, width, width, levels=2, layer_norm=norm), run, case)
+    small = case.sizes == SMALL
+    for design in case.designs if small else case.designs[:1]:
+        make, norm = partial(design.cell, hidden_size=hidden), design.layer_norm
+        case.check(AttentionRNN(make, width, width, heads=2 if small else 1, layer_norm=norm), run)
+        if small:
+            case.check(DeepAttentionRNN(make, width, width, levels=2, layer_norm=norm), run)
 
 
 def one_to_one(case: Case) -> None:
     """The context-aware encoder's loop over two cells."""
     sentences, length, _, width, hidden, _ = case.sizes
-    padding, _ = masks(sentences, length, case.device)
+    padding, _ = case.masks(length)
 
     def run(rnn: Any, dtype: torch.dtype) -> list[Tensor]:
-        like = next(rnn.parameters())
-        x, aligned = (leaf(sentences, length, width, seed=seed, like=like, dtype=dtype) for seed in (1, 2))
+        x, aligned = (case.leaf(sentences, length, width, seed=seed, dtype=dtype) for seed in (1, 2))
         outputs, last = rnn.sequence(x, aligned, None, padding, reverse=True)
-        return with_gradients([outputs, *last], [x, aligned, *rnn.parameters()])
+        return case.with_gradients([outputs, *last], [x, aligned, *rnn.parameters()])
 
-    tried(OneToOneRNN(partial(case.designs[0].cell, hidden_size=hidden), width, width), run, case)
+    case.check(OneToOneRNN(partial(case.designs[0].cell, hidden_size=hidden), width, width), run)
 
 
 def loss(case: Case) -> None:
     """Output layer and label-smoothed cross entropy."""
-    rows, (_, _, _, _, hidden, words) = case.sizes.sentences * case.sizes.target, case.sizes
+    rows, hidden, words = case.sizes.sentences * case.sizes.target, case.sizes.hidden, case.sizes.words
     targets = torch.randint(words, (rows,), generator=torch.Generator().manual_seed(1)).to(case.device)
 
     def run(layer: Any, dtype: torch.dtype) -> list[Tensor]:
-        table = layer.weights[0]
-        features = leaf(rows, hidden, seed=2, like=table, dtype=dtype)
-        weights = random(rows, seed=3, like=table).abs().to(dtype)
+        table, features = layer.weights[0], case.leaf(rows, hidden, seed=2, dtype=dtype)
+        weights = case.random(rows, seed=3).abs().to(dtype)
         total, losses, nll = linear_cross_entropy(
             features, table, targets=targets, weights=weights, label_smoothing=0.1
         )
-        return [*with_gradients([total], [features, table]), losses, nll]
+        return [*case.with_gradients([total], [features, table]), losses, nll]
 
-    tried(Linear([hidden], words, bias=False), run, case)
+    case.check(Linear([hidden], words, bias=False), run)
 
 
 def masked(case: Case) -> None:
     """Dropout of words and of states: the same places, and the same values at the others."""
     sentences, length, _, width, hidden, _ = case.sizes
     for shape in ((sentences, length, width), (sentences, hidden)):
-        x = leaf(*shape, seed=1, like=torch.empty(0, device=case.device), dtype=case.storage)
+        x = case.leaf(*shape, seed=1, dtype=case.storage)
         draw = Masks(2**62 + 12345, first=5).draw(x, layer=2**31 + 3)
         found = []
         for selection in (Selection("reference"), case.by):
             with selected(selection.choice, verified=selection.verified):
-                found.append(with_gradients([dropout(x, 0.3, draw=draw)], [x]))
+                found.append(case.with_gradients([dropout(x, 0.3, draw=draw)], [x]))
         for index, (right, ours) in enumerate(zip(*found, strict=True)):
             if not torch.equal(ours, right):
                 raise DifferenceError(f"result {index} differs from the reference's")
@@ -307,7 +276,7 @@ def decoding_step(case: Case) -> None:
     source[1, 5:] = PAD
     listed = torch.arange(0, words, 2, device=device)
     verified = case.by.verified.union(needed(model, "search"))  # so that there are kernels to record
-    with torch.inference_mode(), selected(case.by.choice, verified=verified), autocast(device, case.storage):
+    with torch.inference_mode(), selected(case.by.choice, verified=verified), case.autocast():
         for ids in (None, listed):
             _follow(model, GraphedModel(model), source, ids, tolerance=TOLERANCES[case.storage])
 
@@ -351,24 +320,22 @@ def _compare(found: BestWords, right: BestWords, *, tolerance: float) -> None:
         raise DifferenceError("the best words differ")
 
 
-CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
-    {
-        "attention": attention,
-        "bidirectional": bidirectional,
-        "conditional": conditional,
-        "decoding_step": decoding_step,
-        "dropout": masked,
-        "linear_cross_entropy": loss,
-        "lstm_layer": lstm_layer,
-        "one_to_one": one_to_one,
-        "sequence": sequence,
-    }
-)
-"""What is checked of each operation that `auto` may run on a GPU."""
+CHECKS: Final[Mapping[str, Callable[[Case], None]]] = {
+    "attention": attention,
+    "bidirectional": bidirectional,
+    "conditional": conditional,
+    "decoding_step": decoding_step,
+    "dropout": masked,
+    "linear_cross_entropy": loss,
+    "lstm_layer": lstm_layer,
+    "one_to_one": one_to_one,
+    "sequence": sequence,
+}
+"""What is checked of each operation that `auto` may run on a GPU; raises DifferenceError unless it is right."""
 
 
 def check_key(key: str, device: torch.device, sizes: Sizes, storage: torch.dtype) -> None:
     """Raise DifferenceError unless the operation `key` is right on the device; see `nmt.kernel_check.needs`."""
     operation, words = parts(key)
-    designs = [Design(CELLS.get("lstm"))] if operation == "lstm_layer" else designs_of(words) if words else []
+    designs = designs_of(words) if words else []
     CHECKS[operation](Case(device, sizes, storage, Selection("auto", frozenset({key})), designs))

@@ -61,7 +61,10 @@ def needed(model: nn.Module, purpose: Purpose) -> list[str]:
         found["linear_cross_entropy"] = None
     if purpose != "scoring":
         found["decoding_step"] = None
-    if purpose == "training" and any(_drops(module) for module in model.modules()):
+    if purpose == "training" and any(
+        isinstance(module, nn.Dropout) and module.p or isinstance(module, Cell) and module.recurrent_dropout
+        for module in model.modules()
+    ):
         found["dropout"] = None
     return list(found)
 
@@ -72,25 +75,18 @@ def recurrences(model: nn.Module) -> Iterator[str]:
     for module in model.modules():
         if isinstance(module, (AttendingRNN, OneToOneRNN)):
             inside.update(part for part in module.modules() if isinstance(part, Cell))
+            operation = "conditional"
+            if isinstance(module, OneToOneRNN):
+                lower, higher = module.lower.unit(), module.higher.unit()
+                operation = "sequence pair" if lower and higher and pair_of(lower, higher) else "one_to_one"
             if words := kernel_words(module.lower):
-                yield f"{_operation(module)} {words}"
+                yield f"{operation} {words}"
         elif isinstance(module, Bidirectional) and (words := kernel_words(module.forward_rnn)):
             yield f"bidirectional {words}"
         elif isinstance(module, Cell) and module not in inside and (words := kernel_words(module)):
             yield f"sequence {words}"
             if words.startswith("lstm") and not module.layer_norm:
                 yield "lstm_layer"
-
-
-def _operation(pair: AttendingRNN | OneToOneRNN) -> str:
-    if not isinstance(pair, OneToOneRNN):
-        return "conditional"
-    lower, higher = pair.lower.unit(), pair.higher.unit()
-    return "sequence pair" if lower and higher and pair_of(lower, higher) else "one_to_one"
-
-
-def _drops(module: nn.Module) -> bool:
-    return bool(isinstance(module, nn.Dropout) and module.p or isinstance(module, Cell) and module.recurrent_dropout)
 
 
 def kernel_words(cell: Cell[Any]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 
 from nmt.cells import LRN
 from nmt.kernel_check import cases
-from nmt.kernel_check.cases import SMALL, DifferenceError, check_key
+from nmt.kernel_check.cases import SMALL, Case, DifferenceError, check_key
 from nmt.kernel_check.checking import find_out
 from nmt.kernel_check.needs import all_keys
 from nmt.models.attention import AttentionQuery
@@ -103,7 +102,7 @@ def test_what_goes_wrong_in_a_later_run_is_seen() -> None:
         return [2 * found if runs.count("auto") == 3 else found]
 
     with pytest.raises(DifferenceError, match="result 0 differs"):
-        cases.check(network, run, exact=copy.deepcopy(network).double(), storage=torch.float32, by=Selection("auto"))
+        Case(CPU, SMALL, torch.float32, Selection("auto")).check(network, run)
     assert runs == ["reference"] * 2 + ["auto"] * 3
 
 

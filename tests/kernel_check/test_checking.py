@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -18,8 +19,7 @@ import nmt.kernel_check as kernel_check
 from nmt.errors import ConfigError
 from nmt.kernel_check import __main__ as program
 from nmt.kernel_check import checking
-from nmt.kernel_check.checking import MOST_SECONDS, find_out
-from nmt.kernel_check.trials import FIRST, MOST_TIMES, Outcome, Task, Tell
+from nmt.kernel_check.checking import FIRST, MOST_SECONDS, MOST_TIMES, Outcome, Task, Tell, find_out
 from nmt.ops import dispatch
 from nmt.ops.dispatch import Selection
 
@@ -71,7 +71,7 @@ def capability(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> Tried:
     found = Tried()
-    monkeypatch.setattr(checking.trials, "try_out", found)
+    monkeypatch.setattr(checking, "try_out", found)
     return found
 
 
@@ -133,10 +133,10 @@ def test_each_outcome_is_kept_at_once(tried: Tried, monkeypatch: pytest.MonkeyPa
         tell("dropout", RIGHT)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checking.trials, "try_out", interrupted)
+    monkeypatch.setattr(checking, "try_out", interrupted)
     with pytest.raises(KeyboardInterrupt):
         find_out(KEYS, GPU)
-    monkeypatch.setattr(checking.trials, "try_out", tried)
+    monkeypatch.setattr(checking, "try_out", tried)
     find_out(KEYS, GPU)
     assert tried.asked == [FIRST, "attention", "decoding_step", "linear_cross_entropy"]
 
@@ -177,7 +177,7 @@ def test_what_another_process_has_just_tried_in_vain_is_left(tried: Tried, monke
     """The processes of a machine start together and wait for the first of them."""
     path, times = the_record(), iter([100.0])
     monkeypatch.setattr(checking.time, "time", lambda: next(times, 200.0))
-    checking.add_to_record(path, "attention", FULL._replace(when=150.0))
+    path.write_text(json.dumps({"attention": FULL._replace(when=150.0)._asdict()}))
     assert find_out(["attention"], GPU)["attention"].state == "undecided"
     assert tried.asked == []
     monkeypatch.setattr(checking.time, "time", lambda: 200.0)
@@ -288,7 +288,7 @@ def test_processes_that_cannot_be_started_are_an_accident(
     def start(*arguments: object, **options: object) -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(checking.trials.subprocess, "Popen", start)
+    monkeypatch.setattr(checking.subprocess, "Popen", start)
     assert verified(model) == frozenset()
     assert caplog.messages[-1] == (
         "kernels: slower PyTorch code runs everything, because nmt's kernels could not be checked: Resource "

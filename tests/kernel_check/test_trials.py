@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -16,9 +15,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from nmt.kernel_check import trials
+from nmt.kernel_check import checking
 from nmt.kernel_check.cases import DifferenceError
-from nmt.kernel_check.trials import FIRST, Outcome, Task, explained
+from nmt.kernel_check.checking import FIRST, Outcome, Task, explained
 
 CPU = torch.device("cpu")
 WORKER = """
@@ -48,7 +47,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def tried(*groups: list[str], seconds: float = 60, processes: int = 2) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     tasks = [Task(dict.fromkeys(group, seconds), "cuda:0") for group in groups]
-    trials.try_out(tasks, found.__setitem__, processes=processes)
+    checking.try_out(tasks, found.__setitem__, processes=processes)
     return found
 
 
@@ -60,12 +59,13 @@ def test_only_what_differs_is_wrong(programs: dict[str, str]) -> None:
         "full": "say('undecided', 'CUDA out of memory. Tried to allocate 2 GiB')",
         "crashes": "os.abort()",
         "killed": "os.kill(os.getpid(), 9)",
+        "nameless": "os.kill(os.getpid(), 40)",
         "fails": "raise ValueError('Python has no such kernel')",
         "compiles": "print('x.c:3:10: fatal error: Python.h: No such file', file=sys.stderr); say('undecided', 'gcc')",
         "ends": "sys.exit()",
         "last": "say('right')",
     }
-    found = tried(["wrong", "crashes", "full", "killed", "fails", "last"], ["compiles", "ends", "right"])
+    found = tried(["wrong", "crashes", "full", "killed", "nameless", "fails", "last"], ["compiles", "ends", "right"])
     assert {name for name, outcome in found.items() if outcome.state == "right"} == {"right", "last"}
     assert found["wrong"] == Outcome("wrong", "float32: result 1 differs")
     reasons = {name: outcome.reason for name, outcome in found.items() if outcome.state == "undecided"}
@@ -73,6 +73,7 @@ def test_only_what_differs_is_wrong(programs: dict[str, str]) -> None:
         "full": "the GPU has too little free memory: end what uses it (nvidia-smi lists it)",
         "crashes": "it was ended by SIGABRT",
         "killed": "it was ended by SIGKILL; if no user did it, this machine has too little free memory",
+        "nameless": "it was ended by signal 40",
         "fails": "ValueError: Python has no such kernel",
         "compiles": "Triton needs Python's C headers: install python3-dev (python3-devel on Fedora)",
         "ends": "it printed nothing",
@@ -116,7 +117,7 @@ print({lines[-9:]!r}, end="", flush=True)""",
         found[name] = outcome
         told.touch()
 
-    trials.try_out([Task({"first": 60, "second": 60}, "cuda:0")], tell, processes=1)
+    checking.try_out([Task({"first": 60, "second": 60}, "cuda:0")], tell, processes=1)
     assert found == {"first": Outcome("right"), "second": Outcome("wrong", "differs")}
 
 
@@ -131,7 +132,7 @@ def test_an_interrupt_ends_the_trials(
         if child.exists() and child.read_text():
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(trials, "time", SimpleNamespace(sleep=interrupted, monotonic=time.monotonic))
+    monkeypatch.setattr(checking, "time", SimpleNamespace(sleep=interrupted, monotonic=time.monotonic))
     with pytest.raises(KeyboardInterrupt):
         tried(["hangs"])
     with pytest.raises(ProcessLookupError):
@@ -181,11 +182,11 @@ def test_what_a_check_finds(error: Exception | None, outcome: Outcome, monkeypat
         if error is not None:
             raise error
 
-    monkeypatch.setattr(trials, "check_key", check)
+    monkeypatch.setattr(checking, "check_key", check)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     flags = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     try:
-        assert trials.check_one("sequence lrn", CPU) == trials.check_one("sequence lrn forward", CPU) == outcome
+        assert checking.check_one("sequence lrn", CPU) == checking.check_one("sequence lrn forward", CPU) == outcome
     finally:
         torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = flags
     half = len(gradients) // 2
@@ -198,7 +199,7 @@ def test_a_real_process_checks_one_after_the_other(tmp_path: Path) -> None:
     plugin.write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'imported')!r}).touch()\n")
     found: dict[str, Outcome] = {}
     names = {"dropout": 100.0, "dropout forward": 100.0, "no_such_operation": 100.0}
-    trials.try_out([Task(names, "cpu", [str(plugin)])], found.__setitem__, processes=1)
+    checking.try_out([Task(names, "cpu", [str(plugin)])], found.__setitem__, processes=1)
     assert found["dropout"] == found["dropout forward"] == Outcome("right")
     assert found["no_such_operation"].state == "undecided" and "no_such_operation" in found["no_such_operation"].reason
     assert (tmp_path / "imported").exists()
@@ -206,20 +207,16 @@ def test_a_real_process_checks_one_after_the_other(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_without_a_gpu_nothing_can_be_tried() -> None:
-    outcome = trials.check_one(FIRST, torch.device("cuda", 0))
+    outcome = checking.check_one(FIRST, torch.device("cuda", 0))
     assert outcome.state == "undecided" and outcome.reason
 
 
 def test_processes_are_as_many_as_cores_and_memory_carry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "usable_cores", lambda: 4)
+    monkeypatch.setattr(checking, "usable_cores", lambda: 4)
     for free, groups, wanted in ((80 << 30, 3, 3), (80 << 30, 9, 4), (5 << 30, 9, 2), (100, 9, 1)):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, 90 << 30))
-        monkeypatch.setattr(trials, "HOST_BYTES", 1)
-        assert trials.how_many(CPU, groups) == wanted
+        monkeypatch.setattr(checking, "HOST_BYTES", 1)
+        assert checking.how_many(CPU, groups) == wanted
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 << 30, 90 << 30))
-    monkeypatch.setattr(trials, "HOST_BYTES", 1 << 50)
-    assert trials.how_many(CPU, 9) == 1
-
-
-def test_signals_that_have_no_name() -> None:
-    assert "signal 77" in trials.ended_by(77) and "SIGTERM" in trials.ended_by(signal.SIGTERM)
+    monkeypatch.setattr(checking, "HOST_BYTES", 1 << 50)
+    assert checking.how_many(CPU, 9) == 1
