@@ -73,7 +73,7 @@ def splitter_of(language: str, abbreviations: tuple[str, ...] = ()) -> Splitter:
 def _library() -> Path:
     """The splitter, compiled on this machine at its first use; ConfigError where it cannot be compiled."""
     source = _ROOT / SOURCE
-    headers = ("split.h", "split_words.h", "nmt_engine.h")
+    headers = ("split.h", "nmt_engine.h")
     job = [*FLAGS, "-fPIC", "-fvisibility=hidden", "-c", str(source)]
     try:
         return library(Recipe([source, *(source.with_name(name) for name in headers)], [job], []))

@@ -62,11 +62,7 @@ def kernel_compilations(machine: str) -> list[Compilation]:
     ]
 
 
-_SUBWORDS: Final = ("", "_bpe", "_decode", "_normalize", "_proto", "_trie", "_unigram")
-_OTHERS: Final = (
-    *("check", "chosen", "model", "opened", "options", "parts", "results", "run", "search", "split", "system", "work"),
-    *(f"subwords{part}" for part in _SUBWORDS),
-)
+_OTHERS: Final = ("engine", "model", "run", "search", "split", "subwords", "system")
 
 
 def compilations(machine: str) -> list[Compilation]:

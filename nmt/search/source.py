@@ -57,7 +57,7 @@ class CutLine(NamedTuple):
 
 
 class Parts:
-    """Cuts lines into what is translated at once, as nmt/light/src/parts.c does.
+    """Cuts lines into what is translated at once, as nmt/light/src/engine.c does.
 
     By `decoding.split` each sentence is translated by itself: always, never, or where the training text had one
     sentence a line. Where that is not known, in models of versions before 0.3.0, lines of more tokens than any in

@@ -6,7 +6,7 @@
 
 #include "engine_use.h"
 #include "fuzz_counts.h"
-#include "parts.h"
+#include "subwords.h"
 
 int LLVMFuzzerInitialize(int *count, char ***arguments);
 
@@ -50,25 +50,25 @@ static void check_ids(const subwords *p, const int32_t *ids, size_t count) {
 }
 
 /* Split as a whole and joined, and in parts. */
-static void split(const subwords *p, const char *text, size_t size, size_t longest) {
+static void split(nmt_model *m, const subwords *p, const char *text, size_t size, int longest) {
     int32_t *ids = NULL;
-    char *back = NULL;
+    char *back = NULL, problem[ROOM] = "";
     size_t room = 0, back_room = 0;
-    sentences parts = {0};
     int64_t count = subwords_encode(p, text, size, &ids, &room);
     if (count < 0) abort();
     check_ids(p, ids, (size_t)count);
     if (subwords_decode(p, ids, count, &back, &back_room) < 0) abort();
-    split_rules rules = split_rules_of(longest & 1 ? "de" : "zh");
-    cutting how = {.rules = &rules, .split = longest & 2 ? SPLIT_ALL : SPLIT_NONE, .longest = longest, .spaced = longest & 4};
-    cut_line cut;
-    if (!add_line(&parts, p, &how, text, size, &cut) || cut.sentences > parts.parts) abort();
-    check_ids(p, parts.ids, parts.count);
-    for (size_t i = 0; i < parts.parts; i++) {
-        size_t begin = i ? parts.ends[i - 1] : 0;
-        if (parts.ends[i] - begin < 2 || (longest && parts.ends[i] - begin > longest + 1)) abort();
+    if (nmt_split(text, size, longest & 1 ? "de" : "zh", NULL, NULL, 0) > size) abort();
+    nmt_options o = nmt_defaults(m);
+    o.split = longest & 2 ? 1 : 2, o.split_long = longest;
+    nmt_results *parts = nmt_cut(m, &text, &size, 1, &o, problem, ROOM);
+    if (!parts || nmt_sentences(parts, 0) > nmt_parts(parts, 0)) abort();
+    for (size_t i = 0; i < nmt_parts(parts, 0); i++) {
+        size_t length;
+        check_ids(p, nmt_source_ids(parts, 0, i, &length), length);
+        if (length < 2 || (longest && length > (size_t)longest + 1)) abort();
     }
-    sentences_clear(&parts);
+    nmt_free(parts);
     free(ids), free(back);
 }
 
@@ -83,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         char *text = malloc(size * times + 1); /* no byte behind it can be missed, as none is needed there */
         for (size_t i = 0; i < times; i++)
             if (size) memcpy(text + i * size, data, size);
-        split(pieces[which], text, size * times, options >> 2);
+        split(models[which], pieces[which], text, size * times, (int)(options >> 2));
         free(text);
     } else {
         const char *text = (const char *)data;

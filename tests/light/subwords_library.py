@@ -1,4 +1,4 @@
-"""The C of nmt/light/src/subwords*.c compiled for tests, and called through ctypes."""
+"""The C of nmt/light/src/subwords.c compiled for tests, and called through ctypes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def compiler() -> list[str]:
 
 def compiled(to: Path, *arguments: str) -> Path:
     """The sources of the subwords, and what else the arguments name, compiled to `to` without a warning."""
-    sources = sorted(map(str, SOURCE.glob("subwords*.c")))
-    command = [*compiler(), *WARNINGS, f"-I{SOURCE}", "-o", str(to), *sources, *arguments, "-lm"]
+    command = [*compiler(), *WARNINGS, f"-I{SOURCE}", "-o", str(to), str(SOURCE / "subwords.c"), *arguments, "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
     return to

@@ -292,7 +292,7 @@ def test_damaged_models_are_refused_or_as_sentencepiece_takes_them(library: Libr
 
 
 def _colliding_pieces() -> list[str]:
-    """Pieces of which most nodes are sought at the same places of a table with 2^12 entries (subwords_trie.c)."""
+    """Pieces of which most nodes are sought at the same places of a table with 2^12 entries (subwords.c)."""
     draw, bits, letters = random.Random(3), 12, range(33, 127)
     taken: dict[int, int] = {}
     pieces: dict[str, None] = {}

@@ -8,10 +8,8 @@
 #include "search.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "chosen.h"
+#include "system.h"
 
 /* From the log-probability of an end symbol that would be the first token, so that nothing starts by ending. */
 static const float FIRST_END_PENALTY = 1e8f;
@@ -19,6 +17,17 @@ static const float FIRST_END_PENALTY = 1e8f;
 /* Rows whose logits are computed at once: they share reading the table, and stay in the cache until they are looked
    at. */
 enum { ROWS_AT_ONCE = 16 };
+
+/* The words that a shortlist allows for one sentence, and their part of the table of the softmax. */
+typedef struct {
+    i64 count;      /* 0: all words */
+    int32_t *ids;   /* ascending, of which the first three are PAD, UNK and EOS */
+    tensor *tables; /* one for each model, [count, width] */
+    uint8_t *marks; /* [vocabulary], all 0 between calls */
+    void **values;  /* of the tables */
+    size_t room, *rooms;
+    int models;
+} chosen_words;
 
 /* A token of a hypothesis, after those of its parent. */
 typedef struct {
@@ -73,6 +82,85 @@ void found_clear(found_list *list) {
     free(list->best);
     *list = (found_list){0};
 }
+
+/* --- shortlists: a sentence's own words, and a table of them alone --- */
+
+enum { GROUP = 4 }; /* bytes of neighbouring inputs, whatever the type */
+
+static void chosen_clear(chosen_words *w) {
+    for (int m = 0; w->values && m < w->models; m++) free(w->values[m]);
+    free(w->values);
+    free(w->rooms);
+    free(w->tables);
+    free(w->marks);
+    free(w->ids);
+    *w = (chosen_words){0};
+}
+
+static bool open_words(chosen_words *w, const model *const *models, int count) {
+    if (w->marks) return true;
+    w->models = count;
+    w->marks = calloc(models[0]->set.target_size, 1);
+    w->tables = calloc((size_t)count, sizeof *w->tables);
+    w->values = calloc((size_t)count, sizeof *w->values);
+    w->rooms = calloc((size_t)count, sizeof *w->rooms);
+    return w->marks && w->tables && w->values && w->rooms;
+}
+
+static i64 group_size(const tensor *t) { return t->type == MATRIX_INT8 ? 4 : t->type == MATRIX_BF16 ? 2 : 1; }
+
+/* Values, scales and sums of the rows `ids` of a table. */
+static bool choose_rows(chosen_words *w, int m, const tensor *from) {
+    i64 groups = (from->columns + group_size(from) - 1) / group_size(from);
+    size_t rows = ((size_t)w->count + STRIP - 1) / STRIP * STRIP, values = rows * (size_t)groups * GROUP,
+           size = values + 8 * rows;
+    if (size > w->rooms[m]) {
+        free(w->values[m]);
+        w->rooms[m] = 0;
+        w->values[m] = aligned_alloc(64, size / 64 * 64 + 64);
+        if (!w->values[m]) return false;
+        w->rooms[m] = size;
+    }
+    char *to = w->values[m];
+    float *scales = (float *)(to + values);
+    int32_t *sums = (int32_t *)(scales + rows);
+    for (i64 i = 0; i < (i64)rows; i++) { /* what fills up the last strip may be any row */
+        i64 id = i < w->count ? w->ids[i] : 0;
+        const char *row = (const char *)from->values + (id / STRIP * groups * STRIP + id % STRIP) * GROUP;
+        char *own = to + (i / STRIP * groups * STRIP + i % STRIP) * GROUP;
+        for (i64 g = 0; g < groups; g++) memcpy(own + g * STRIP * GROUP, row + g * STRIP * GROUP, GROUP);
+        if (from->type == MATRIX_INT8) scales[i] = from->scales[id], sums[i] = from->sums[id];
+    }
+    w->tables[m] = (tensor){from->type, w->count, from->columns, to, scales, sums};
+    return true;
+}
+
+/* For a source sentence, by the shortlist of the first model. False where memory ends. */
+static bool chosen_make(chosen_words *w, const model *const *models, int count, const int32_t *ids, i64 length) {
+    const shortlist *list = &models[0]->list;
+    if (!open_words(w, models, count)) return false;
+    i64 marked = 0;
+#define MARK(id) (marked += !w->marks[id], w->marks[id] = 1)
+    for (int32_t id = PAD; id <= EOS; id++) MARK(id);
+    for (uint32_t i = 0; i < list->always_count; i++) MARK(list->always[i]);
+    for (i64 i = 0; i < length; i++)
+        for (uint32_t p = list->starts[ids[i]]; p < list->starts[ids[i] + 1]; p++) MARK(list->partners[p]);
+    if ((size_t)marked > w->room) {
+        free(w->ids);
+        w->ids = malloc((size_t)marked * sizeof *w->ids);
+        w->room = w->ids ? (size_t)marked : 0;
+    }
+    w->count = 0;
+    for (uint32_t id = 0; id < models[0]->set.target_size; id++) {
+        if (w->marks[id] && w->ids) w->ids[w->count++] = (int32_t)id;
+        w->marks[id] = 0;
+    }
+    for (int m = 0; w->ids && m < count; m++)
+        if (!choose_rows(w, m, &models[m]->tensors[models[m]->set.table])) return false;
+    return w->ids != NULL;
+}
+
+/* --- slots --- */
 
 static i64 rows_at_once(const searcher *s) { return s->beam > ROWS_AT_ONCE ? s->beam : ROWS_AT_ONCE; }
 
@@ -166,8 +254,8 @@ static double penalty_of(const searcher *s, i64 length) {
 }
 
 /* Puts a sentence into a slot, as the row `row` of the next step. */
-static bool begin(searcher *s, slot *own, i64 number, const sentence *what, i64 row) {
-    own->number = number, own->length = what->length, own->limit = what->length + s->set->max_length_offset;
+static bool begin(searcher *s, slot *own, const sentence *what, i64 row) {
+    own->number = what->number, own->length = what->length, own->limit = what->length + s->set->max_length_offset;
     own->steps = 0, own->alive_count = 1, own->finished_count = 0, own->node_count = 0, own->attention_count = 0;
     own->alive[0] = (ranked){0.0f, -1};
     for (int m = 0; m < s->count; m++) {
@@ -235,12 +323,8 @@ static bool collect(const searcher *s, const slot *own, found_list *to) {
 /* --- one step of a sentence --- */
 
 static bool add_node(slot *own, int32_t token, int32_t parent, int32_t attention, float log_prob) {
-    if (own->node_count == own->node_room) {
-        size_t room = own->node_room ? 2 * own->node_room : 256;
-        node *more = room > INT32_MAX ? NULL : realloc(own->nodes, room * sizeof *more);
-        if (!more) return false;
-        own->nodes = more, own->node_room = room;
-    }
+    if (own->node_count >= INT32_MAX || !grown(&own->nodes, sizeof *own->nodes, &own->node_room, own->node_count + 1))
+        return false;
     own->nodes[own->node_count++] = (node){token, parent, attention, log_prob};
     return true;
 }
@@ -379,13 +463,7 @@ static void mean_of_models(searcher *s, const slot *own, i64 first, i64 count, i
 /* Room for the attention of this step, which begins as zeros. */
 static bool add_attention(slot *own) {
     size_t used = own->attention_count * (size_t)own->length, more = (size_t)own->alive_count * (size_t)own->length;
-    if (used + more > own->attention_room) {
-        float *room = used + more > SIZE_MAX / 4 / sizeof *room
-                          ? NULL
-                          : realloc(own->attention, 2 * (used + more) * sizeof *room);
-        if (!room) return false;
-        own->attention = room, own->attention_room = 2 * (used + more);
-    }
+    if (!grown(&own->attention, sizeof *own->attention, &own->attention_room, used + more)) return false;
     memset(own->attention + used, 0, more * sizeof(float));
     own->attention_count += (size_t)own->alive_count;
     return true;
@@ -451,7 +529,7 @@ static bool step(searcher *s) {
 }
 
 /* Writes down the sentences that are done and lets the next ones come in. */
-static bool change(searcher *s, const sentence *sentences, next_sentence next, void *context, found_list *results) {
+static bool change(searcher *s, next_sentence next, void *context, found_list *results) {
     i64 row = 0, kept = 0, active = 0;
     bool *taken = calloc((size_t)s->slots, sizeof *taken), fine = taken != NULL;
     for (i64 i = 0; fine && i < s->active; i++) {
@@ -467,10 +545,10 @@ static bool change(searcher *s, const sentence *sentences, next_sentence next, v
     }
     for (int m = 0; fine && m < s->count; m++) fine = runner_reorder(s->runners[m], s->from, kept);
     for (i64 i = 0; fine && i < s->slots; i++) {
-        i64 number;
         if (taken[i]) continue;
-        if ((number = next(context)) < 0) break;
-        fine = begin(s, &s->all[i], number, &sentences[number], kept++);
+        const sentence *what = next(context);
+        if (!what) break;
+        fine = begin(s, &s->all[i], what, kept++);
         s->order[active++] = i;
     }
     s->active = active;
@@ -478,10 +556,9 @@ static bool change(searcher *s, const sentence *sentences, next_sentence next, v
     return fine;
 }
 
-bool searcher_run(searcher *s, const nmt_options *set, const sentence *sentences, next_sentence next, void *context,
-                  found_list *results) {
+bool searcher_run(searcher *s, const nmt_options *set, next_sentence next, void *context, found_list *results) {
     s->set = set, s->active = 0;
-    bool fine = open_slots(s, set->beam_size) && change(s, sentences, next, context, results);
-    while (fine && s->active) fine = !is_stopped(set) && step(s) && change(s, sentences, next, context, results);
+    bool fine = open_slots(s, set->beam_size) && change(s, next, context, results);
+    while (fine && s->active) fine = !is_stopped(set) && step(s) && change(s, next, context, results);
     return fine;
 }

@@ -27,7 +27,7 @@ void found_clear(found_list *);
 /* A sentence in ids, the end symbol last. */
 typedef struct {
     const int32_t *ids;
-    i64 length;
+    i64 length, number; /* number: of its results */
 } sentence;
 
 typedef struct searcher searcher;
@@ -40,12 +40,11 @@ searcher *searcher_open(const model *const *models, int count, const kernels *, 
 i64 searcher_rows(const searcher *);
 void searcher_close(searcher *);
 
-/* The number of a sentence that is still to be searched, different at each call, or -1 if there is none. */
-typedef i64 (*next_sentence)(void *context);
+/* A sentence that is still to be searched, another one at each call; null if there is none. */
+typedef const sentence *(*next_sentence)(void *context);
 
-/* Searches the sentences that `next` gives and writes what is found to results[number]. False where memory ends, or the
+/* Searches the sentences that `next` gives and writes what is found to `results`. False where memory ends, or the
    options' flag says stop. */
-bool searcher_run(searcher *, const nmt_options *, const sentence *sentences, next_sentence next, void *context,
-                  found_list *results);
+bool searcher_run(searcher *, const nmt_options *, next_sentence next, void *context, found_list *results);
 
 #endif

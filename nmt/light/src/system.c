@@ -7,10 +7,7 @@
 #include "system.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <fcntl.h>
@@ -59,22 +56,10 @@ void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size,
     return NULL;
 }
 
-typedef struct {
-    void (*work)(void *);
-    void *context;
-} thread_call;
-
-static void *run_call(void *call) {
-    const thread_call *c = call;
-    c->work(c->context);
-    return NULL;
-}
-
-void run_threads(int threads, void (*work)(void *), void *context) {
-    thread_call call = {work, context};
+void run_threads(int threads, void *(*work)(void *), void *context) {
     pthread_t *started = threads > 1 ? malloc((size_t)(threads - 1) * sizeof *started) : NULL;
     int count = 0;
-    while (started && count < threads - 1 && !pthread_create(&started[count], NULL, run_call, &call)) count++;
+    while (started && count < threads - 1 && !pthread_create(&started[count], NULL, work, context)) count++;
     work(context);
     for (int i = 0; i < count; i++) pthread_join(started[i], NULL);
     free(started);
@@ -89,7 +74,7 @@ void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size,
     return NULL;
 }
 
-void run_threads(int threads, void (*work)(void *), void *context) {
+void run_threads(int threads, void *(*work)(void *), void *context) {
     (void)threads;
     work(context);
 }

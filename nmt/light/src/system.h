@@ -1,11 +1,28 @@
-/* What an operating system gives: the content of files, and threads. Where there are none (WebAssembly) one does all the
-   work. */
+/* What an operating system gives: memory that grows, the content of files, and threads. Where there are none
+   (WebAssembly) one does all the work. */
 
 #ifndef NMT_SYSTEM_H
 #define NMT_SYSTEM_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Makes room for `needed` items of `size` bytes in *items, whose place is of any type, at least for twice as many as
+   there was. False where memory ends. */
+static inline bool grown(void *items, size_t size, size_t *room, size_t needed) {
+    if (needed <= *room) return true;
+    size_t larger = *room > SIZE_MAX / 2 || needed > *room * 2 ? needed : *room * 2;
+    void *moved;
+    memcpy(&moved, items, sizeof moved);
+    moved = larger > SIZE_MAX / 2 / size ? NULL : realloc(moved, larger * size);
+    if (!moved) return false;
+    memcpy(items, &moved, sizeof moved);
+    *room = larger;
+    return true;
+}
 
 enum { FIRST_BYTES = 64 };
 
@@ -17,6 +34,6 @@ void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size,
 
 /* Calls `work` with `context` from so many threads at once, of which this is one, and returns when all have returned.
    Fewer where there are no more. */
-void run_threads(int threads, void (*work)(void *), void *context);
+void run_threads(int threads, void *(*work)(void *), void *context);
 
 #endif

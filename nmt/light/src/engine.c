@@ -1,0 +1,728 @@
+/* The functions of nmt_engine.h: options, models opened and described, lines cut into what is translated at once, shared
+   among threads, and their results. */
+
+#include "nmt_engine.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "search.h"
+#include "split.h"
+#include "subwords.h"
+#include "system.h"
+
+enum { LARGEST_ENSEMBLE = 64, IDLE = 64, ROWS = 40 }; /* ROWS: hypotheses that a thread computes at once */
+enum { LONGEST_LINE = 1 << 28 };                      /* what subwords_encode takes */
+
+typedef enum { SPLIT_NONE, SPLIT_LONGER, SPLIT_ALL } split_mode; /* LONGER: lines of more than `trained` tokens alone */
+
+struct nmt_model {
+    int count;
+    void *files[LARGEST_ENSEMBLE]; /* what was read of them; null where the caller has it */
+    model *models[LARGEST_ENSEMBLE];
+    nmt_options defaults;
+    split_rules rules; /* of the source language */
+    split_mode split;  /* of lines, where a call does not say */
+    size_t trained;    /* tokens of the longest source in training; 0: not known */
+    bool spaced;       /* whether the target language has spaces between sentences */
+    subwords *source, *target; /* the same where the file has only one */
+    const kernels *k;
+    /* Searchers that no call uses. No lock guards them: in the child of a process that forks meanwhile it would be held
+       for ever. */
+    _Atomic(searcher *) idle[IDLE];
+};
+
+/* A line: its parts are `first` to `first + parts`. */
+typedef struct {
+    size_t first, parts;
+    size_t sentences; /* that are translated by themselves */
+    bool several;     /* has several sentences, but is translated as a whole */
+    size_t count;     /* of translations */
+    struct {
+        char *bytes;
+        size_t size;
+    } *texts;
+} line_result;
+
+struct nmt_results {
+    size_t count;
+    line_result *lines;
+    /* Parts of all lines in ids, one after the other, and the white space before the translation of each. */
+    int32_t *ids;
+    char *spaces;
+    struct {
+        size_t ids, spaces;
+    } *ends; /* of each part */
+    size_t id_count, id_room, space_count, space_room, parts, part_room;
+    found_list *found; /* of each part */
+    char *joined;      /* the best translations of all lines */
+    size_t joined_size;
+};
+
+#define REFUSE(...) return snprintf(problem, room, __VA_ARGS__), NULL
+
+/* --- options, each once: what it may be, and what it is where a file does not say. Their order is that of the names, for
+   whoever sets them by name --- */
+
+typedef struct {
+    const char *name;
+    size_t offset;
+    bool is_float;
+    double least, most, usual;
+} option;
+
+#define IS_FLOAT(name) _Generic(((nmt_options *)0)->name, float: true, default: false)
+#define ROW(name, least, most, usual) {#name, offsetof(nmt_options, name), IS_FLOAT(name), least, most, usual}
+
+static const option TABLE[] = {
+    ROW(beam_size, 1, 1000, 1),
+    ROW(beam_of_one, 0, 1, 0),
+    ROW(n_best, 1, 1000, 1),
+    ROW(max_length_offset, 0, 1000000, 0),
+    ROW(length_penalty, 0, 10, 0),
+    ROW(threads, 1, 1024, 1),
+    ROW(shortlist, 0, 1, 1),
+    ROW(scores, 0, 1, 1),
+    ROW(attention, 0, 1, 0),
+    ROW(split, 0, 2, 0),
+    ROW(split_long, 0, INT32_MAX, 0),
+    ROW(repeat_penalty, 0.01, 10, 1),
+};
+enum { COUNT = sizeof TABLE / sizeof *TABLE };
+
+_Static_assert(offsetof(nmt_options, stop) - COUNT * sizeof(int32_t) < sizeof(int32_t *), "each option has a row");
+
+static double value_of(const nmt_options *o, const option *r) {
+    const char *at = (const char *)o + r->offset;
+    float number;
+    int32_t whole;
+    memcpy(&number, at, sizeof number);
+    memcpy(&whole, at, sizeof whole);
+    return r->is_float ? (double)number : whole;
+}
+
+static const option *option_named(const char *name) {
+    for (int i = 0; i < COUNT; i++)
+        if (!strcmp(TABLE[i].name, name)) return &TABLE[i];
+    return NULL;
+}
+
+static bool is_allowed(const option *r, double value, char *problem, size_t room) {
+    bool fits = r->is_float ? (float)value >= (float)r->least && (float)value <= (float)r->most
+                            : value >= r->least && value <= r->most && value == floor(value);
+    if (fits) return true;
+    snprintf(problem, room, "%s must be %.10g to %.10g", r->name, r->least, r->most);
+    return false;
+}
+
+size_t nmt_options_size(void) { return sizeof(nmt_options); }
+
+const char *nmt_option_name(int32_t i) { return i >= 0 && i < COUNT ? TABLE[i].name : NULL; }
+
+double nmt_option(const nmt_options *o, const char *name) {
+    const option *r = option_named(name);
+    return r ? value_of(o, r) : NAN;
+}
+
+int32_t nmt_set_option(nmt_options *o, const char *name, double value, char *problem, size_t room) {
+    const option *r = option_named(name);
+    if (!r) {
+        int size = snprintf(problem, room, "%.40s: is not an option of the engine. Allowed:", name);
+        for (int i = 0; i < COUNT && size > 0 && (size_t)size < room; i++)
+            size += snprintf(problem + size, room - (size_t)size, " %s%s", TABLE[i].name, i + 1 < COUNT ? "," : ".");
+        return 0;
+    }
+    if (!is_allowed(r, value, problem, room)) return 0;
+    float number = (float)value;
+    int32_t whole = r->is_float ? 0 : (int32_t)value;
+    memcpy((char *)o + r->offset, r->is_float ? (const void *)&number : (const void *)&whole, sizeof whole);
+    return 1;
+}
+
+void nmt_set_stop(nmt_options *o, const volatile int32_t *stop) { o->stop = stop; }
+
+/* The options that a file asks for; false with a line where this engine cannot do what it asks for. */
+static bool options_of_model(const model *m, nmt_options *o, char *problem, size_t room) {
+    char said[100];
+    memset(o, 0, sizeof *o);
+    for (int i = 0; i < COUNT; i++) nmt_set_option(o, TABLE[i].name, TABLE[i].usual, said, sizeof said);
+    const settings *set = &m->set;
+    o->beam_size = (int32_t)set->beam_size, o->max_length_offset = (int32_t)set->length_offset;
+    o->length_penalty = set->length_penalty, o->split_long = (int32_t)set->longest;
+    for (size_t i = 0; i < m->stored.size; i += sizeof(stored_option)) {
+        const stored_option *one = (const stored_option *)((const char *)m->stored.bytes + i);
+        if (one->name[sizeof one->name - 1])
+            return snprintf(problem, room, "inconsistent: an option whose name does not end"), false;
+        if (nmt_set_option(o, one->name, (double)one->value, said, sizeof said)) continue;
+        if (option_named(one->name)) return snprintf(problem, room, "inconsistent: %s", said), false;
+        snprintf(problem, room, "asks for the option '%s', which this version of the engine does not have", one->name);
+        return false;
+    }
+    return true;
+}
+
+/* --- models --- */
+
+void nmt_close(nmt_model *m) {
+    if (!m) return;
+    for (int i = 0; i < IDLE; i++) searcher_close(atomic_load(&m->idle[i]));
+    for (int i = 0; i < m->count; i++) {
+        model_close(m->models[i]);
+        free(m->files[i]);
+    }
+    if (m->target != m->source) subwords_close(m->target);
+    subwords_close(m->source);
+    free(m);
+}
+
+/* The value of a key of a card, behind the colon; null where there is none. Within a JSON string no quotation mark stands
+   without a backslash. */
+static const char *card_value(span card, const char *key, size_t *left) {
+    const char *bytes = card.bytes;
+    size_t size = strlen(key);
+    for (size_t i = 1; card.bytes && i + size + 2 < card.size; i++) {
+        if (bytes[i - 1] == '\\' || bytes[i] != '"' || memcmp(bytes + i + 1, key, size) || bytes[i + size + 1] != '"') continue;
+        size_t at = i + size + 2;
+        while (at < card.size && (bytes[at] == ':' || bytes[at] == ' ')) at++;
+        return *left = card.size - at, bytes + at;
+    }
+    return NULL;
+}
+
+/* The number there, from 0 on, or -1; by hand, because a program may have set a language whose numbers have commas. */
+static double card_number(span card, const char *key) {
+    size_t left = 0, i = 0;
+    const char *p = card_value(card, key, &left);
+    double value = 0, unit = 1;
+    if (!p || !left || p[0] < '0' || p[0] > '9') return -1;
+    for (; i < left && p[i] >= '0' && p[i] <= '9'; i++) value = 10 * value + (p[i] - '0');
+    if (i < left && p[i] == '.')
+        for (i++; i < left && p[i] >= '0' && p[i] <= '9'; i++) value += (p[i] - '0') * (unit /= 10);
+    return i < left && p[i] == 'e' ? 0 : value; /* 1e-05 */
+}
+
+static void card_text(span card, const char *key, char *to, size_t room) {
+    size_t left = 0, size = 0;
+    const char *found = card_value(card, key, &left);
+    if (found && left && *found == '"')
+        while (size + 1 < left && size + 1 < room && found[size + 1] != '"') to[size] = found[size + 1], size++;
+    to[size] = 0;
+}
+
+/* How lines are cut: split where the training text of a model had one sentence a line; where a card does not say it,
+   only lines longer than any in training. */
+static void read_cards(nmt_model *m) {
+    char language[32];
+    card_text(m->models[0]->meta, "source_language", language, sizeof language);
+    m->rules = split_rules_of(language);
+    card_text(m->models[0]->meta, "target_language", language, sizeof language);
+    m->spaced = nmt_is_spaced(language);
+    m->split = SPLIT_NONE;
+    for (int i = 0; i < m->count; i++) {
+        double share = card_number(m->models[i]->meta, "sources_of_several_sentences"),
+               longest = card_number(m->models[i]->meta, "longest_training_source");
+        if (longest < 0) longest = card_number(m->models[i]->meta, "training_max_length");
+        split_mode own = share < 0 ? SPLIT_LONGER : nmt_splits(share) ? SPLIT_ALL : SPLIT_NONE;
+        if (own > m->split) m->split = own;
+        if (longest >= 1 && longest < INT32_MAX && (!m->trained || longest < (double)m->trained)) m->trained = (size_t)longest;
+    }
+}
+
+/* Null, or a line in `problem`: what a first or only file, called `what`, lacks for a translation. */
+static nmt_model *finish_open(nmt_model *m, const char *kernels, const char *what, char *problem, size_t room) {
+    const model *first = m->models[0];
+    const span source = first->source_pieces, target = first->target_pieces;
+    const char *said = NULL;
+    char own[200];
+    read_cards(m);
+    m->k = choose_kernels(kernels);
+    if (!options_of_model(first, &m->defaults, own, sizeof own)) {
+        snprintf(problem, room, "%s: %s", what, own);
+    } else if (!m->k) {
+        int size = snprintf(problem, room, "kernels: '%.40s' is not known, or this processor lacks them. Allowed:",
+                            kernels ? kernels : "");
+        for (const char *const *known = kernel_names(); *known && size > 0 && (size_t)size < room; known++)
+            size += snprintf(problem + size, room - (size_t)size, " %s%s", *known, known[1] ? "," : ".");
+    } else if (!(m->source = subwords_open(source.bytes, source.size, &said))) {
+        snprintf(problem, room, "%s: the SentencePiece model of the source: %s", what, said);
+    } else if (!(m->target = target.bytes == source.bytes ? m->source
+                                                          : subwords_open(target.bytes, target.size, &said))) {
+        snprintf(problem, room, "%s: the SentencePiece model of the target: %s", what, said);
+    } else if (subwords_size(m->source) != (int32_t)first->set.source_size ||
+               subwords_size(m->target) != (int32_t)first->set.target_size) {
+        snprintf(problem, room, "%s: inconsistent: its SentencePiece models have other sizes than its vocabularies",
+                 what);
+    } else {
+        return m;
+    }
+    return nmt_close(m), NULL;
+}
+
+static bool same_span(span a, span b) { return a.size == b.size && !memcmp(a.bytes, b.bytes, a.size); }
+
+nmt_model *nmt_open(const char *const *files, int32_t count, const char *kernels, char *problem, size_t room) {
+    char own[200] = "";
+    if (count < 1 || count > LARGEST_ENSEMBLE)
+        REFUSE("1 to %d models can be opened together, not %d", LARGEST_ENSEMBLE, count);
+    nmt_model *m = calloc(1, sizeof *m);
+    if (!m) REFUSE("not enough memory");
+    for (; m->count < count; m->count++) {
+        int i = m->count;
+        size_t size;
+        m->files[i] = read_file(files[i], model_begins, &size, own, sizeof own);
+        if (m->files[i]) m->models[i] = model_open(m->files[i], size, own, sizeof own);
+        const char *said = m->models[i] ? NULL : own;
+        if (!said && i &&
+            (m->models[i]->set.source_size != m->models[0]->set.source_size ||
+             m->models[i]->set.target_size != m->models[0]->set.target_size ||
+             !same_span(m->models[i]->source_pieces, m->models[0]->source_pieces) ||
+             !same_span(m->models[i]->target_pieces, m->models[0]->target_pieces)))
+            said = "has another tokenizer than the first model of the ensemble";
+        if (!said) continue;
+        snprintf(problem, room, "%s: %s", files[i], said);
+        m->count++;
+        return nmt_close(m), NULL;
+    }
+    return finish_open(m, kernels, files[0], problem, room);
+}
+
+nmt_model *nmt_open_memory(const void *bytes, size_t size, const char *kernels, char *problem, size_t room) {
+    nmt_model *m = calloc(1, sizeof *m);
+    if (!m) REFUSE("not enough memory");
+    if (!(m->models[0] = model_open(bytes, size, problem, room))) return free(m), NULL;
+    m->count = 1;
+    return finish_open(m, kernels, "the model", problem, room);
+}
+
+nmt_options nmt_defaults(const nmt_model *m) { return m->defaults; }
+
+void nmt_options_begin(const nmt_model *m, nmt_options *o) { *o = m->defaults; }
+
+const char *nmt_kernels(const nmt_model *m) { return m->k->name; }
+
+const char *nmt_card(const nmt_model *m, int32_t number, size_t *size) {
+    span card = number >= 0 && number < m->count ? m->models[number]->meta : (span){0};
+    *size = card.size;
+    return card.bytes;
+}
+
+const char *nmt_piece(const nmt_model *m, int32_t target, int32_t id, size_t *size) {
+    return subwords_piece(target ? m->target : m->source, id, size);
+}
+
+
+/* --- lines into what is translated at once: their sentences, or all of a line, and of what is too long parts, which are
+   cut at the ends of sentences, else between words, else within --- */
+
+typedef struct {
+    const char *begin, *end;
+} text;
+
+static const char *after_spaces(text t) {
+    int bytes;
+    while (t.begin < t.end && is_space(character_at(t.begin, t.end, &bytes))) t.begin += bytes;
+    return t.begin;
+}
+
+/* Without the white space around it. */
+static text stripped(text t) {
+    int bytes;
+    const char *last = t.begin = after_spaces(t);
+    for (const char *p = last; p < t.end; p += bytes)
+        if (!is_space(character_at(p, t.end, &bytes))) last = p + bytes;
+    return (text){t.begin, last};
+}
+
+/* Adds a part in ids, its end symbol, and the white space before its translation. False where memory ends, as below. */
+static bool add_part(nmt_results *r, const int32_t *ids, size_t count, const char *space, size_t space_size) {
+    if (!grown(&r->ids, sizeof *r->ids, &r->id_room, r->id_count + count + 1) ||
+        !grown(&r->ends, sizeof *r->ends, &r->part_room, r->parts + 1) ||
+        !grown(&r->spaces, 1, &r->space_room, r->space_count + space_size + 1))
+        return false;
+    memcpy(r->ids + r->id_count, ids, count * sizeof *ids);
+    r->id_count += count;
+    r->ids[r->id_count++] = EOS;
+    for (size_t i = 0; i < space_size; i++)
+        r->spaces[r->space_count++] = space[i] == '\n' || space[i] == '\r' ? ' ' : space[i];
+    r->ends[r->parts].spaces = r->space_count;
+    r->ends[r->parts++].ids = r->id_count;
+    return true;
+}
+
+/* What cuts lines, and scratch memory for ids. */
+typedef struct {
+    const nmt_model *m;
+    nmt_results *to;
+    split_mode split;
+    size_t longest;    /* tokens of a part; 0: any number */
+    const char *space; /* before the next part, and its size */
+    size_t space_size;
+    int32_t *ids;
+    size_t room;
+} cutter;
+
+static int64_t encoded(cutter *c, text t) {
+    return subwords_encode(c->m->source, t.begin, (size_t)(t.end - t.begin), &c->ids, &c->room);
+}
+
+static bool add(cutter *c, const int32_t *ids, size_t count) {
+    bool fine = add_part(c->to, ids, count, c->space, c->space_size);
+    c->space = " ", c->space_size = 1; /* between the parts of a sentence */
+    return fine;
+}
+
+enum { SENTENCES, WORDS, TOKENS };
+
+static bool add_level(cutter *c, text t, int level);
+
+/* A text that is encoded in so many ids, or -1: as one part, or in parts of a level where it is too long. */
+static bool add_text(cutter *c, text t, int64_t count, int level) {
+    if (count < 0) return false;
+    if (c->longest && (size_t)count > c->longest) return add_level(c, t, level);
+    return !count || add(c, c->ids, (size_t)count);
+}
+
+/* One group of neighbouring units, which is small enough unless it is a single unit. */
+static bool add_group(cutter *c, text t, int level) {
+    t = stripped(t);
+    return add_text(c, t, encoded(c, t), level + 1);
+}
+
+static bool add_level(cutter *c, text t, int level) {
+    size_t longest = c->longest, begin, end;
+    if (level == TOKENS) {
+        int64_t count = encoded(c, t);
+        for (int64_t start = 0; start < count; start += (int64_t)longest) {
+            size_t left = (size_t)(count - start);
+            if (!add(c, c->ids + start, left < longest ? left : longest)) return false;
+        }
+        return count >= 0;
+    }
+    splitting s = split_begin(&c->m->rules, t.begin, (size_t)(t.end - t.begin));
+    const char *first = t.begin, *group = t.begin;
+    int64_t room = (int64_t)longest;
+    while (t.begin < t.end) {
+        const char *unit = t.end;
+        int bytes;
+        if (level == SENTENCES && split_next(&s, &begin, &end)) unit = first + end;
+        if (level == WORDS)
+            for (unit = t.begin; unit < t.end && !is_space(character_at(unit, t.end, &bytes));) unit += bytes;
+        unit = after_spaces((text){unit, t.end});
+        int64_t count = encoded(c, (text){t.begin, unit});
+        if (count < 0) return false;
+        if (count > room && group < t.begin) {
+            if (!add_group(c, (text){group, t.begin}, level)) return false;
+            group = t.begin, room = (int64_t)longest;
+        }
+        room -= count;
+        t.begin = unit;
+    }
+    return group == t.end || add_group(c, (text){group, t.end}, level);
+}
+
+static bool add_sentences(cutter *c, text t, splitting s, line_result *line) {
+    size_t begin, end, last = 0;
+    while (split_next(&s, &begin, &end)) {
+        size_t parts = c->to->parts;
+        c->space = t.begin + last, c->space_size = last ? begin - last : 0;
+        if (last == begin && c->m->spaced) c->space = " ", c->space_size = 1;
+        text own = {t.begin + begin, t.begin + end};
+        if (!add_text(c, own, encoded(c, own), SENTENCES)) return false;
+        line->sentences += c->to->parts > parts;
+        last = end;
+    }
+    return true;
+}
+
+/* Adds the parts of a line; none for a line of white space or of nothing that has tokens. */
+static bool add_line(cutter *c, const char *bytes, size_t size, line_result *line) {
+    size_t begin, end, trained = c->m->trained;
+    if (!size) return true; /* of what may be null */
+    text t = {bytes, bytes + size};
+    if (after_spaces(t) == t.end) return true;
+    splitting all = split_begin(&c->m->rules, bytes, size), s = all;
+    bool several = c->split != SPLIT_NONE && split_next(&s, &begin, &end) && split_next(&s, &begin, &end);
+    int64_t count = several && c->split == SPLIT_ALL ? 0 : encoded(c, t);
+    if (several && (c->split == SPLIT_ALL || (trained && count > (int64_t)trained)))
+        return add_sentences(c, t, all, line);
+    c->space = "", c->space_size = 0;
+    bool fine = add_text(c, t, count, SENTENCES);
+    line->several = several;
+    line->sentences = c->to->parts > line->first;
+    return fine;
+}
+
+/* --- parts shared among threads, each of which has a searcher of its own --- */
+
+static void give_searcher(nmt_model *m, searcher *s) {
+    for (int i = 0; i < IDLE; i++) {
+        searcher *none = NULL;
+        if (atomic_compare_exchange_strong(&m->idle[i], &none, s)) return;
+    }
+    searcher_close(s);
+}
+
+/* A searcher with so many rows: one that is idle, or a new one. */
+static searcher *take_searcher(nmt_model *m, i64 rows) {
+    for (int i = 0; i < IDLE; i++) {
+        searcher *found = atomic_load(&m->idle[i]) ? atomic_exchange(&m->idle[i], NULL) : NULL;
+        if (found && searcher_rows(found) == rows) return found;
+        if (found) give_searcher(m, found);
+    }
+    return searcher_open((const model *const *)m->models, m->count, m->k, rows);
+}
+
+/* Sentences that threads take from, the longest first. */
+typedef struct {
+    nmt_model *m;
+    const nmt_options *set;
+    sentence *sentences;
+    i64 count, rows;
+    _Atomic(i64) next;
+    found_list *found;
+    atomic_bool failed;
+} work;
+
+static const sentence *next_of(void *context) {
+    work *w = context;
+    i64 place = w->failed ? w->count : w->next++;
+    return place < w->count ? &w->sentences[place] : NULL;
+}
+
+static void *do_work(void *context) {
+    work *w = context;
+    searcher *s = take_searcher(w->m, w->rows);
+    if (s && searcher_run(s, w->set, next_of, w, w->found)) {
+        give_searcher(w->m, s);
+    } else {
+        searcher_close(s);
+        w->failed = true;
+    }
+    return NULL;
+}
+
+/* By falling length: Shell's sort, with Knuth's gaps; qsort would make the WebAssembly a tenth larger. */
+static void sort(sentence *all, size_t count) {
+    size_t gap = 1;
+    while (gap < count / 3) gap = 3 * gap + 1;
+    for (; gap; gap /= 3)
+        for (size_t i = gap; i < count; i++) {
+            sentence one = all[i];
+            size_t at = i;
+            for (; at >= gap && all[at - gap].length < one.length; at -= gap) all[at] = all[at - gap];
+            all[at] = one;
+        }
+}
+
+/* Searches all parts by as many threads as the options say. False as searcher_run. */
+static bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
+    work w = {.m = m, .set = o, .count = (i64)r->parts, .found = r->found};
+    w.rows = o->beam_size > ROWS || w.count == 1 ? o->beam_size : ROWS;
+    w.sentences = calloc(r->parts + 1, sizeof *w.sentences);
+    if (!w.sentences) return false;
+    for (size_t i = 0, start = 0; i < r->parts; start = r->ends[i++].ids)
+        w.sentences[i] = (sentence){r->ids + start, (i64)(r->ends[i].ids - start), (i64)i};
+    sort(w.sentences, r->parts);
+    run_threads(o->threads < w.count ? o->threads : (int)w.count, do_work, &w);
+    free(w.sentences);
+    return !w.failed;
+}
+
+/* --- results --- */
+
+void nmt_free(nmt_results *r) {
+    if (!r) return;
+    for (size_t i = 0; r->lines && i < r->count; i++) {
+        for (size_t k = 0; r->lines[i].texts && k < r->lines[i].count; k++) free(r->lines[i].texts[k].bytes);
+        free(r->lines[i].texts);
+    }
+    for (size_t i = 0; r->found && i < r->parts; i++) found_clear(&r->found[i]);
+    free(r->lines);
+    free(r->ids);
+    free(r->spaces);
+    free(r->ends);
+    free(r->found);
+    free(r->joined);
+    free(r);
+}
+
+/* The i-th best translation of a part, or its last. */
+static const found *found_of(const nmt_results *r, size_t line, size_t i, size_t part) {
+    const found_list *list = &r->found[r->lines[line].first + part];
+    return &list->best[i < (size_t)list->count ? i : (size_t)list->count - 1];
+}
+
+static bool is_finite(const nmt_results *r, size_t line) {
+    for (size_t p = 0; p < r->lines[line].parts; p++)
+        if (!found_of(r, line, 0, p)->finite) return false;
+    return true;
+}
+
+/* Text of the i-th best translation: the parts, with the white space before each. False where memory ends. */
+static bool write_text(const nmt_model *m, const nmt_results *r, size_t line, size_t i) {
+    const line_result *own = &r->lines[line];
+    char *part = NULL, *to = NULL;
+    size_t part_room = 0, room = 0, size = 0;
+    bool fine = grown(&to, 1, &room, 1);
+    for (size_t p = 0; fine && p < own->parts; p++) {
+        const found *one = found_of(r, line, i, p);
+        int64_t bytes = subwords_decode(m->target, one->ids, one->count, &part, &part_room);
+        fine = bytes >= 0;
+        if (bytes <= 0) continue;
+        size_t number = own->first + p, begin = number ? r->ends[number - 1].spaces : 0,
+               spaces = size ? r->ends[number].spaces - begin : 0;
+        if (!(fine = grown(&to, 1, &room, size + spaces + (size_t)bytes + 1))) break;
+        if (spaces) memcpy(to + size, r->spaces + begin, spaces);
+        size += spaces;
+        for (int64_t j = 0; j < bytes; j++) to[size++] = part[j] == '\n' || part[j] == '\r' ? ' ' : part[j];
+    }
+    free(part);
+    own->texts[i].bytes = to, own->texts[i].size = size;
+    return fine;
+}
+
+static bool write_line(const nmt_model *m, const nmt_results *r, size_t line, bool texts) {
+    line_result *own = &r->lines[line];
+    bool finite = is_finite(r, line);
+    own->count = 1;
+    for (size_t p = 0; p < own->parts && finite; p++)
+        if ((size_t)r->found[own->first + p].count > own->count) own->count = (size_t)r->found[own->first + p].count;
+    if (!texts) return true;
+    if (!(own->texts = calloc(own->count, sizeof *own->texts))) return false;
+    if (!finite) return (own->texts[0].bytes = calloc(1, 1)) != NULL;
+    for (size_t i = 0; i < own->count; i++)
+        if (!write_text(m, r, line, i)) return false;
+    return true;
+}
+
+static bool join_lines(nmt_results *r) {
+    size_t size = 0;
+    for (size_t i = 0; i < r->count; i++) size += r->lines[i].texts[0].size + 1;
+    if (!(r->joined = malloc(size + 1))) return false;
+    for (size_t i = 0; i < r->count; i++) {
+        memcpy(r->joined + r->joined_size, r->lines[i].texts[0].bytes, r->lines[i].texts[0].size);
+        r->joined_size += r->lines[i].texts[0].size;
+        r->joined[r->joined_size++] = '\n';
+    }
+    return true;
+}
+
+static nmt_results *new_results(const nmt_model *m, size_t count, const nmt_options *o, char *problem, size_t room) {
+    for (int i = 0; i < COUNT; i++)
+        if (!is_allowed(&TABLE[i], value_of(o, &TABLE[i]), problem, room)) return NULL;
+    if ((uint64_t)o->beam_size * m->models[0]->set.target_size > INT32_MAX)
+        REFUSE("beam_size is too large for this vocabulary");
+    if (o->n_best > o->beam_size) REFUSE("n_best must be 1 to beam_size");
+    nmt_results *r = calloc(1, sizeof *r);
+    if (r && (r->lines = calloc(count + 1, sizeof *r->lines))) return r->count = count, r;
+    free(r);
+    REFUSE("not enough memory");
+}
+
+/* Searches what has been added, and makes texts of it if they are wanted. */
+static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o, bool texts, char *problem,
+                             size_t room) {
+    if (!r) return NULL;
+    r->found = calloc(r->parts + 1, sizeof *r->found);
+    bool fine = r->found && (!r->parts || search_all(m, r, o));
+    for (size_t i = 0; fine && i < r->count; i++) fine = write_line(m, r, i, texts);
+    if (fine && (!texts || join_lines(r))) return r;
+    nmt_free(r);
+    REFUSE("%s", is_stopped(o) ? "stopped" : "not enough memory");
+}
+
+nmt_results *nmt_cut(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count, const nmt_options *o,
+                     char *problem, size_t room) {
+    nmt_results *r = new_results(m, count, o, problem, room);
+    cutter c = {.m = m, .to = r, .split = m->split, .longest = (size_t)o->split_long};
+    if (o->split) c.split = o->split == 1 ? SPLIT_ALL : SPLIT_NONE;
+    for (size_t i = 0; r && i < count; i++) {
+        line_result *own = &r->lines[i];
+        own->first = r->parts;
+        bool fine = sizes[i] <= LONGEST_LINE && add_line(&c, lines[i], sizes[i], own);
+        own->parts = r->parts - own->first;
+        if (fine) continue;
+        if (sizes[i] > LONGEST_LINE) snprintf(problem, room, "line %zu: more than %d bytes", i, (int)LONGEST_LINE);
+        else snprintf(problem, room, "not enough memory");
+        nmt_free(r);
+        r = NULL;
+    }
+    free(c.ids);
+    return r;
+}
+
+nmt_results *nmt_translate(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count,
+                           const nmt_options *o, char *problem, size_t room) {
+    return complete(m, nmt_cut(m, lines, sizes, count, o, problem, room), o, true, problem, room);
+}
+
+nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const size_t *lengths, size_t count,
+                               const nmt_options *o, char *problem, size_t room) {
+    const uint32_t known = m->models[0]->set.source_size;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < lengths[i]; k++)
+            if (ids[i][k] < 0 || (uint32_t)ids[i][k] >= known)
+                REFUSE("sentence %zu: id %d is not in the vocabulary of %u", i, ids[i][k], known);
+    nmt_results *r = new_results(m, count, o, problem, room);
+    for (size_t i = 0; r && i < count; i++) {
+        r->lines[i].first = r->parts;
+        r->lines[i].sentences = r->lines[i].parts = lengths[i] > 0;
+        if (lengths[i] && !add_part(r, ids[i], lengths[i], "", 0)) {
+            nmt_free(r);
+            REFUSE("not enough memory");
+        }
+    }
+    return complete(m, r, o, false, problem, room);
+}
+
+size_t nmt_count(const nmt_results *r, size_t line) { return r->lines[line].count; }
+
+const char *nmt_text(const nmt_results *r, size_t line, size_t i, size_t *size) {
+    if (!r->lines[line].texts) return NULL;
+    *size = r->lines[line].texts[i].size;
+    return r->lines[line].texts[i].bytes;
+}
+
+float nmt_score(const nmt_results *r, size_t line, size_t i) {
+    float score = 0.0f;
+    if (!is_finite(r, line)) return -INFINITY;
+    for (size_t p = 0; p < r->lines[line].parts; p++) score += found_of(r, line, i, p)->score;
+    return score;
+}
+
+const char *nmt_lines(const nmt_results *r, size_t *size) {
+    *size = r->joined_size;
+    return r->joined;
+}
+
+int32_t nmt_flags(const nmt_results *r, size_t line) {
+    int32_t flags = (is_finite(r, line) ? 0 : NMT_NOT_FINITE) | (r->lines[line].several ? NMT_SEVERAL : 0);
+    for (size_t p = 0; p < r->lines[line].parts; p++)
+        if (found_of(r, line, 0, p)->finite && !found_of(r, line, 0, p)->ended) flags |= NMT_CUT;
+    return flags;
+}
+
+size_t nmt_parts(const nmt_results *r, size_t line) { return r->lines[line].parts; }
+
+size_t nmt_sentences(const nmt_results *r, size_t line) { return r->lines[line].sentences; }
+
+const int32_t *nmt_source_ids(const nmt_results *r, size_t line, size_t part, size_t *count) {
+    size_t number = r->lines[line].first + part, start = number ? r->ends[number - 1].ids : 0;
+    *count = r->ends[number].ids - start;
+    return r->ids + start;
+}
+
+const int32_t *nmt_ids(const nmt_results *r, size_t line, size_t i, size_t part, size_t *count) {
+    const found *one = found_of(r, line, i, part);
+    *count = (size_t)one->count + one->ended;
+    return one->ids;
+}
+
+const float *nmt_log_probs(const nmt_results *r, size_t line, size_t i, size_t part) {
+    return found_of(r, line, i, part)->log_probs;
+}
+
+const float *nmt_attention(const nmt_results *r, size_t line, size_t i, size_t part) {
+    return found_of(r, line, i, part)->attention;
+}
