@@ -30,7 +30,7 @@ from bench_facts import add_output, facts, listed, put
 from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
 from nmt.errors import DataError
-from nmt.interop.engine.compiled import compiled_engine
+from nmt.interop.engine.opened import compiled_engine
 
 CASE = Path(__file__).with_name("bench_engine_case.py")
 DATA = "data/multi30k/test_2016_flickr"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nmt.compiling import BuildError, find_compiler
-from nmt.interop.engine.compiled import compiled_engine
+from nmt.interop.engine.opened import compiled_engine
 
 _LOADED = {found[0] for found in re.finditer(r"/\S+\.so[.0-9]*$", Path("/proc/self/maps").read_text(), re.MULTILINE)}
 _LOADED = {path for path in _LOADED if "site-packages" not in path}  # which may need others beside them

@@ -53,7 +53,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile the C libraries before any test, so that none finds on stderr that its first use compiles one."""
     from nmt.data.sentences import split_sentences  # late: TRITON_INTERPRET is set above
     from nmt.errors import NmtError
-    from nmt.interop.engine.compiled import compiled_engine
+    from nmt.interop.engine.opened import compiled_engine
     from nmt.ops import native
 
     if not hasattr(session.config, "workerinput"):  # before the workers of pytest-xdist start

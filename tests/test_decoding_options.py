@@ -15,7 +15,7 @@ from pydantic import ValidationError
 import nmt
 from nmt.cli import evaluate, serve, translate
 from nmt.config import DecodingConfig
-from nmt.interop.engine.settings import lacking, settings_in_words, settings_of
+from nmt.interop.engine.export import lacking, settings_in_words, settings_of
 from nmt.library.values import Options
 from nmt.light import Translator, command
 from nmt.light.errors import EngineError

@@ -15,8 +15,8 @@ from nmt.errors import ConfigError
 from nmt.registry import EXPORTS
 
 if TYPE_CHECKING:
-    from nmt.interop.engine.export import ExportedFile
-    from nmt.interop.engine.tensors import Precision
+    from nmt.interop.engine.program import Precision
+    from nmt.interop.export import Exported
 
 P = TypeVar("P", bound=str)
 
@@ -112,8 +112,9 @@ def _write_folder(arguments: argparse.Namespace) -> int:
     )
     weights = f"{megabytes(exported.weights)} of weights"
     if stored != "fp32":
-        weights += f", in fp32 {megabytes(exported.weights_fp32)}"
-    print(f"{arguments.output}: {exported.model.path} in {exported.stored}, {megabytes(exported.total)} ({weights})")
+        in_fp32 = sum(4 * weight.numel() for weight in exported.model.model.state_dict().values())
+        weights += f", in fp32 {megabytes(in_fp32)}"
+    print(f"{arguments.output}: {exported.model.path} in {stored}, {megabytes(exported.total)} ({weights})")
     return 0
 
 
@@ -172,7 +173,7 @@ def _precision(arguments: argparse.Namespace, allowed: Sequence[P], refused: str
     raise ConfigError(f"--precision: '{arguments.precision}' {refused}: {', '.join(allowed)}.")
 
 
-def _say(output: Path, exported: ExportedFile, what: str) -> int:
+def _say(output: Path, exported: Exported, what: str) -> int:
     """Report what was written, after notes on what is missing from it."""
     from nmt.interop.model_card import megabytes
 

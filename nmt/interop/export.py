@@ -35,7 +35,6 @@ from nmt.models.inference import known_matrices
 
 _LARGEST: Final = 1 << 30
 """Bytes of a file that decoding settings name, such as a shortlist."""
-_CPU: Final = torch.device("cpu")
 
 
 class Exported(NamedTuple):
@@ -43,17 +42,12 @@ class Exported(NamedTuple):
 
     model: LoadedModel
     """As it was read."""
-    stored: str
-    """Which of FORMATS it has."""
     weights: int
     """Bytes of the weights."""
     total: int
-    """Bytes of the folder."""
-
-    @property
-    def weights_fp32(self) -> int:
-        """Bytes that the weights have in fp32."""
-        return sum(4 * weight.numel() for weight in self.model.model.state_dict().values())
+    """Bytes of the folder or file."""
+    notes: Sequence[str] = ()
+    """Settings of the search that are not in it."""
 
 
 def export_model(
@@ -80,8 +74,7 @@ def export_model(
     """
     what = "exported folders"
     replaces = is_replaced(output, model=Path(model), overwrite=overwrite, is_one=_is_exported, what=what)
-    check_trainable(find_model(model, checkpoint=checkpoint))
-    loaded = read_model(model, plugins=plugins, device=_CPU, checkpoint=checkpoint)
+    loaded = read_for_export(model, checkpoint=checkpoint, plugins=plugins)
     if loaded.config.decoding.language_model is not None:
         raise ConfigError(
             f"decoding.language_model: {loaded.config.decoding.language_model} is set, but exported folders have no "
@@ -104,7 +97,13 @@ def export_model(
         write_new(folder / run_layout.CARD, card.encode("utf-8"))
         write_new(folder / run_layout.SUMS, sums_text(_sums(folder)))
         total = _size(folder)
-    return Exported(loaded, stored, size, total)
+    return Exported(loaded, size, total)
+
+
+def read_for_export(model: str | Path, *, checkpoint: str | int, plugins: Sequence[str]) -> LoadedModel:
+    """The model, on the CPU; CheckpointError where an export has rounded it."""
+    check_trainable(find_model(model, checkpoint=checkpoint))
+    return read_model(model, plugins=plugins, device=torch.device("cpu"), checkpoint=checkpoint)
 
 
 def _is_exported(folder: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import onnx
 
 from nmt.config.schema import DecodingConfig
-from nmt.interop.engine.settings import lacking, numbers_of, settings_in_words, temperature_of
+from nmt.interop.engine.export import lacking, numbers_of, settings_in_words, temperature_of
 from nmt.interop.model_card import facts_for_tools, model_card
 from nmt.interop.model_dir import LoadedModel
 from nmt.light.options import names_of

@@ -6,10 +6,9 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import onnx
-import torch
 
 from nmt.data import SentencePieceTokenizer
 from nmt.errors import CheckpointError, ConfigError
@@ -17,8 +16,7 @@ from nmt.files import reason, sums_text, write_new
 from nmt.interop import run_layout
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.program import Lowered
-from nmt.interop.exported import check_trainable
-from nmt.interop.model_dir import LoadedModel, find_model, read_model
+from nmt.interop.export import Exported, read_for_export
 from nmt.interop.new_model import is_replaced, whole_directory
 from nmt.onnx_export.card import FORMAT, config_of, notes_on, readme_of
 from nmt.onnx_export.encoder import encoder_graph
@@ -32,20 +30,6 @@ _JOINT, _SOURCE, _TARGET = "joint.model", "source.model", "target.model"
 _LARGEST_CONFIG: Final = 1 << 20
 _LARGEST_GRAPH: Final = (1 << 31) - (1 << 24)
 """Bytes of weights; protobuf stores less than 2**31 in all."""
-_CPU: Final = torch.device("cpu")
-
-
-class ExportedGraphs(NamedTuple):
-    """What was written."""
-
-    model: LoadedModel
-    """As it was read."""
-    weights: int
-    """Bytes of the weights of both graphs."""
-    total: int
-    """Bytes of the folder."""
-    notes: list[str]
-    """Search settings that the user's own search must apply."""
 
 
 @EXPORTS.register("onnx")
@@ -58,7 +42,7 @@ def export_onnx(
     plugins: Sequence[str] = (),
     overwrite: bool = False,
     note: str = "",
-) -> ExportedGraphs:
+) -> Exported:
     """Write the model in `model` to the folder `output`, which appears when it is complete.
 
     Args:
@@ -72,8 +56,7 @@ def export_onnx(
     """
     what = "folders of ONNX graphs"
     replaces = is_replaced(output, model=Path(model), overwrite=overwrite, is_one=_is_ours, what=what)
-    check_trainable(find_model(model, checkpoint=checkpoint))
-    loaded = read_model(model, plugins=plugins, device=_CPU, checkpoint=checkpoint)
+    loaded = read_for_export(model, checkpoint=checkpoint, plugins=plugins)
     if type(loaded.tokenizer) is not SentencePieceTokenizer:
         name = loaded.config.data.tokenizer
         raise ConfigError(f"data.tokenizer: '{name}' cannot be exported with ONNX graphs. Allowed: sentencepiece.")
@@ -98,7 +81,7 @@ def export_onnx(
                 write_new(folder / name, content)
     except OSError as error:
         raise CheckpointError(f"{output}: cannot be written ({reason(error)})") from error
-    return ExportedGraphs(loaded, weights, sum(map(len, files.values())), notes_on(loaded.config.decoding))
+    return Exported(loaded, weights, sum(map(len, files.values())), notes_on(loaded.config.decoding))
 
 
 def models_of(

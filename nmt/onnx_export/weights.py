@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from onnx import TensorProto
 from torch import Tensor
 
-from nmt.interop.engine.tensors import Tensors
+from nmt.interop.engine.program import Tensors
 from nmt.onnx_export.graph import CONTRIB, Graph, Term, op
 from nmt.ops.matrices.inference import quantize_rows
 

@@ -21,6 +21,7 @@ class RNN(Unit):
 
     inputs = 1
     matrices = 1
+    codes = {"activation": {"tanh": 0, "relu": 1}}
 
     activation: Activation = "tanh"
 

@@ -6,7 +6,7 @@ Letters: D directions, B rows, T time steps, H channels, P tensors of the state,
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
@@ -62,6 +62,8 @@ class Unit:
     """P: number of tensors [N, H] of its state, h first."""
     matrices: ClassVar[int] = 0
     """Number of its recurrent matrices."""
+    codes: ClassVar[Mapping[str, Mapping[Any, int]]] = {}
+    """Numbers of the values of the options that `code` has."""
     native: ClassVar[str | None] = None
     """Path "module:class" of its `nmt.ops.unit.Kernel` in C, for a CPU; None if there is none."""
     triton: ClassVar[str | None] = None
@@ -97,6 +99,11 @@ class Unit:
     def usual(self) -> bool:
         """Whether its kernels support its options."""
         return True
+
+    @property
+    def code(self) -> int:
+        """Its options as one number, for kernels and as p of the engine's instruction (docs/engine_format.md)."""
+        return sum(numbers[getattr(self, name)] for name, numbers in self.codes.items())
 
     @property
     def recurrents(self) -> list[Recurrent]:

@@ -17,7 +17,7 @@ import pytest
 
 from nmt.compiling import BuildError, Recipe, _content_digest, _elsewhere, build, library, made_from_and_by, processor
 from nmt.errors import ConfigError
-from nmt.interop.engine.compiled import compiled_engine
+from nmt.interop.engine.opened import compiled_engine
 from nmt.light.output import hold
 from tests.compiled import writes
 from tests.conftest import HANGS
@@ -295,7 +295,7 @@ def test_the_engine_is_kept_too(cache: Path, tmp_path: Path) -> None:
 def test_a_start_with_a_kept_engine_imports_nothing_that_compiles(cache: Path) -> None:
     compiled_engine.__wrapped__()
     program = (
-        "import sys; from nmt.interop.engine.compiled import compiled_engine; compiled_engine(); "
+        "import sys; from nmt.interop.engine.opened import compiled_engine; compiled_engine(); "
         "print([name for name in ('subprocess', 'tempfile', 'concurrent.futures') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

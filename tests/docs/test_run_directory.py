@@ -14,7 +14,7 @@ import torch
 from nmt.config import upgrade
 from nmt.data import prepare
 from nmt.interop import exported
-from nmt.interop.engine import file as engine_file
+from nmt.interop.engine import export as engine_file
 from nmt.onnx_export import card
 from nmt.search import shortlist
 from nmt.synthetic import corpus as record

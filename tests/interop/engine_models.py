@@ -7,10 +7,9 @@ from typing import Any
 import torch
 
 from nmt.config.schema import DecodingConfig, ModelConfig
-from nmt.interop.engine.file import file_of, sections_of
+from nmt.interop.engine.export import file_of, sections_of, settings_of
 from nmt.interop.engine.lowering import lower
-from nmt.interop.engine.settings import settings_of
-from nmt.interop.engine.tensors import Precision
+from nmt.interop.engine.program import Precision
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.search.shortlist import Shortlist

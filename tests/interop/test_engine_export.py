@@ -16,11 +16,9 @@ from nmt.config import load_config
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS
 from nmt.errors import ConfigError
-from nmt.interop.engine.export import PRECISIONS
-from nmt.interop.engine.lowering import lower, shared
-from nmt.interop.engine.program import Lowered, Op, Program, Register, Space
-from nmt.interop.engine.settings import settings_of
-from nmt.interop.engine.tensors import Precision, Tensors
+from nmt.interop.engine.export import PRECISIONS, settings_of
+from nmt.interop.engine.lowering import lower
+from nmt.interop.engine.program import Lowered, Op, Precision, Program, Register, Space, Tensors, shared
 from nmt.models import DeepNMT, Linear, build_model
 from nmt.models.base import Seq2Seq
 from nmt.ops.matrices.inference import quantize
@@ -108,7 +106,7 @@ def test_narrow_matrices_are_not_rounded_to_int8() -> None:
     """Below 16 columns, as the name of the format says."""
     tensors = Tensors("int8")
     for columns in (15, 16, 17):
-        tensors.matrix([torch.ones(2, columns)])
+        tensors.number(torch.ones(2, columns))
     assert [(each.kind.name, each.columns) for each in tensors.stored()] == [("F32", 15), ("INT8", 16), ("INT8", 17)]
     assert PRECISIONS["int8"].startswith("int8: matrices of 16 columns or more ")
 
@@ -163,14 +161,14 @@ def test_registers_are_shared_where_that_is_safe() -> None:
 def test_registers_of_an_instruction_and_of_a_loop_stay_apart() -> None:
     """What is written in a loop is not in the place of what its next round reads."""
     registers: list[Register] = []
-    program = Program(registers, Tensors("fp32"), space=Space.SOURCE, row=Space.ONE)
+    program = Program(registers, Tensors("fp32"), space=Space.SOURCE)
     first, second, third, fourth = (program.new(4) for _ in range(4))
     program.emit(Op.TANH, second, first)  # the last use of the first
     program.emit(Op.TANH, third, second)  # of the second
     with program.loop(backward=False):
         program.emit(Op.ADD, third, third, third)  # of the third, but in a loop
         program.emit(Op.ADD, fourth, fourth, fourth)
-    steps = Program(registers, program.tensors, space=Space.STEP, row=Space.STEP)
+    steps = Program(registers, program.tensors, space=Space.STEP)
     features = steps.new(4)
     steps.emit(Op.TANH, features, features)
     both = program.instructions, steps.instructions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from nmt.interop.engine.file import file_of
+from nmt.interop.engine.export import file_of
 
 HEADER, ENTRY = 32, 24
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from nmt.interop.engine.compiled import compiled_engine
+from nmt.interop.engine.opened import compiled_engine
 from nmt.light import EngineError, Translator
 from nmt.light.binding import Library
 from tests.compiled import needed_engine

@@ -15,7 +15,7 @@ import pytest
 
 import nmt.light
 from nmt.cli import export, translate
-from nmt.interop.engine.compiled import compiled_engine
+from nmt.interop.engine.opened import compiled_engine
 from nmt.light import command
 from tests.conftest import REPOSITORY
 from tests.exported_run import LINES, Exported, make_exported

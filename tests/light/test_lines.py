@@ -15,7 +15,7 @@ from nmt.config.schema import DecodingConfig
 from nmt.data import EOS
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.data.sentences import Lines
-from nmt.interop.engine.compiled import compiled_engine
+from nmt.interop.engine.opened import compiled_engine
 from nmt.light import Translator
 from nmt.light.binding import Results
 from nmt.models import build_model

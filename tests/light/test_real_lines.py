@@ -12,7 +12,7 @@ import torch
 
 import nmt
 from nmt.data import EOS, read_lines
-from nmt.interop.engine.compiled import compiled_engine
+from nmt.interop.engine.opened import compiled_engine
 from nmt.interop.model_dir import load_model
 from nmt.light import Translator
 from nmt.search.beam import beam_search

@@ -19,7 +19,7 @@ from nmt.data import EOS
 from nmt.data.batching import pad
 from nmt.errors import ConfigError
 from nmt.files import read_sums
-from nmt.interop.engine.compiled import compiled_engine
+from nmt.interop.engine.opened import compiled_engine
 from nmt.light import Translator
 from nmt.models.base import Seq2Seq
 from nmt.ops.recurrence import State

@@ -22,7 +22,7 @@ import pytest
 from nmt import __version__
 from nmt.compiling import BuildError, find_compiler
 from nmt.errors import ConfigError
-from nmt.interop.engine.compiled import compiled_engine
+from nmt.interop.engine.opened import compiled_engine
 from tests.conftest import REPOSITORY
 from tests.interop.engine_models import content_of, make_model, section
 from tests.light.engine_files import pieces

@@ -1,8 +1,13 @@
-"""Opening and checking model files with the engine; imports no torch, so what translates with them starts at once."""
+"""Opening and checking model files with the engine, which is compiled on this machine at its first use.
+
+This imports no torch, so that what translates with such files starts at once.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +21,7 @@ from nmt.light.pretrained import SUFFIX, is_pretrained
 if TYPE_CHECKING:
     from nmt.light.translator import Translator
 
+ROOT: Final = Path(__file__).parents[2]
 MAGIC: Final = b"\x89NMT\r\n\x1a\n"
 """The first bytes of every model file."""
 TAKEN_BY: Final = "nmt-translate, nmt-eval, nmt-report, nmt-serve, nmt-check and nmt.load"
@@ -59,14 +65,27 @@ def open_engine(paths: Sequence[str | os.PathLike[str]]) -> Translator:
         CheckpointError: a file that is missing, damaged, of a later version, or that does not fit the first.
         ConfigError: the engine cannot be compiled on this machine.
     """
-    # Late, as most who ask whether something is such a file have none.
-    from nmt.interop.engine.compiled import compiled_engine
-    from nmt.light.translator import Translator
+    from nmt.light.translator import Translator  # late, as most who ask whether something is such a file have none
 
     try:
         return Translator([os.fspath(path) for path in paths], library=compiled_engine())
     except EngineError as error:
         raise CheckpointError(str(error)) from None
+
+
+@functools.cache
+def compiled_engine() -> Path:
+    """The shared library, which chooses its kernels when it runs; ConfigError where it cannot be compiled."""
+    from nmt.compiling import BuildError, Recipe, library
+    from nmt.light.sources import FLAGS, compilations
+
+    flags = [*FLAGS, "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'ops/native'}"]
+    jobs = [[*flags, *one.flags, "-c", str(ROOT / one.source)] for one in compilations(platform.machine())]
+    files = sorted({*(ROOT / "light/src").glob("*.[ch]"), *(ROOT / "ops").glob("*/*.[ch]")})
+    try:
+        return library(Recipe(files, jobs, ["-pthread"]))
+    except BuildError as error:
+        raise ConfigError(f"the engine, which is written in C, cannot be compiled here: {error}") from None
 
 
 def longest_of(cards: Sequence[dict[str, Any]]) -> LongestSource | None:

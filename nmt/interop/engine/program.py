@@ -1,19 +1,147 @@
-"""The two programs of an engine's model file while they are made: registers, instructions, and what emits them."""
+"""The two programs of an engine's model file while they are made: tensors, registers, instructions, their emission.
+
+Registers that are needed at different times become one in the end.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from itertools import accumulate
+from typing import Final, Literal, NamedTuple
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.interop.engine.tensors import Tensors
+from nmt.errors import ConfigError
+from nmt.ops.matrices.inference import quantize_rows
 from nmt.ops.unit import Unit
+
+Precision = Literal["int8", "fp32", "bf16"]
 
 NONE: Final = 0xFFFFFFFF
 """A register or tensor that an instruction does not have."""
+STRIP: Final = 32
+"""Rows of a matrix that are stored together."""
+SMALLEST_INT8: Final = 16
+"""Columns from which on a matrix is stored in int8 where that is asked for."""
+
+
+class Kind(IntEnum):
+    """Types of tensors by their numbers in the file."""
+
+    VECTOR = 0
+    F32 = 1
+    BF16 = 2
+    INT8 = 3
+
+
+GROUPS: Final = {Kind.F32: 1, Kind.BF16: 2, Kind.INT8: 4}
+"""Neighbouring columns of a matrix that lie together."""
+
+
+class Stored(NamedTuple):
+    """A tensor in the form of the file."""
+
+    kind: Kind
+    rows: int
+    columns: int
+    values: bytes
+    scales: bytes = b""
+    """f32 of each row; only int8"""
+    sums: bytes = b""
+    """i32 of each row; only int8"""
+
+
+class Tensors:
+    """The tensors of a model in the order of the file; a tensor used twice is stored once."""
+
+    def __init__(self, precision: Precision) -> None:
+        self.precision = precision
+        self._parts: list[tuple[Tensor, ...]] = []
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._used = set[int]()
+
+    def number(self, *parts: Tensor) -> int:
+        """That of the matrix of these parts [M_i, K], one below the other, or of the vector of these [K_i]."""
+        key = tuple(map(id, parts))
+        if key not in self._numbers:
+            self._numbers[key] = len(self._parts)
+            self._parts.append(parts)  # kept, so that no other tensor gets its id
+            self.use(*parts)
+        return self._numbers[key]
+
+    def use(self, *parameters: Tensor) -> None:
+        """Note that these are in the file, or that no translation depends on them."""
+        self._used.update(map(id, parameters))
+
+    def has(self, parameter: Tensor) -> bool:
+        """Whether it, or a tensor that contains it, is in the file."""
+        return id(parameter) in self._used
+
+    def values(self, number: int) -> Tensor:
+        """The tensor of this number in fp32, a matrix [M, K] or a vector [K]."""
+        return torch.cat([part.detach() for part in self._parts[number]]).float().cpu()
+
+    def stored(self) -> Iterator[Stored]:
+        """All of them, as they are written, one after the other.
+
+        ConfigError for what the engine refuses: a sum of two finite weights can be infinite.
+        """
+        for number in range(len(self._parts)):
+            values = self.values(number)
+            if not bool(values.isfinite().all()):
+                raise ConfigError("model: the sum of a bias and an offset of a layer norm is beyond the range of fp32")
+            yield self._stored(values)
+
+    def size(self) -> int:
+        """Bytes of all tensors, without gaps between them; known without their values."""
+        total = 0
+        for parts in self._parts:
+            rows, columns = sum(map(len, parts)), parts[0].shape[-1]
+            kind = self._kind(parts[0])
+            if kind == Kind.VECTOR:
+                total += 4 * rows
+            else:
+                group = GROUPS[kind]
+                total += (rows + -rows % STRIP) * (columns + -columns % group) * 4 // group
+                total += 8 * rows if kind == Kind.INT8 else 0
+        return total
+
+    def _kind(self, tensor: Tensor) -> Kind:
+        if tensor.dim() == 1:
+            return Kind.VECTOR
+        if self.precision == "int8":
+            return Kind.INT8 if tensor.shape[-1] >= SMALLEST_INT8 else Kind.F32
+        return Kind.BF16 if self.precision == "bf16" else Kind.F32
+
+    def _stored(self, tensor: Tensor) -> Stored:
+        kind = self._kind(tensor)
+        if kind == Kind.VECTOR:
+            return Stored(kind, 1, len(tensor), _bytes(tensor))
+        rows, columns = tensor.shape
+        if kind == Kind.INT8:
+            values, scales = quantize_rows(tensor)
+            sums = values.sum(1, dtype=torch.int32)
+            return Stored(kind, rows, columns, _bytes(_strips(values, kind)), _bytes(scales), _bytes(sums))
+        # numpy has no bf16
+        values = tensor.to(torch.bfloat16).view(torch.int16) if kind == Kind.BF16 else tensor
+        return Stored(kind, rows, columns, _bytes(_strips(values, kind)))
+
+
+def _strips(matrix: Tensor, kind: Kind) -> Tensor:
+    """The values of a matrix [M, K] in the order of the file, [strips, groups, STRIP, size of a group]."""
+    rows, columns = matrix.shape
+    group = GROUPS[kind]
+    padded = F.pad(matrix, (0, -columns % group, 0, -rows % STRIP))
+    return padded.view(-1, STRIP, padded.shape[1] // group, group).transpose(1, 2).contiguous()
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    array = tensor.contiguous().numpy()
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 class Space(IntEnum):
@@ -81,8 +209,7 @@ class Value(NamedTuple):
 
     def split(self, widths: Sequence[int]) -> list[Value]:
         """Its parts of these widths, side by side."""
-        starts = [sum(widths[:i]) for i in range(len(widths))]
-        return [self.part(start, width) for start, width in zip(starts, widths, strict=True)]
+        return [self.part(end - width, width) for end, width in zip(accumulate(widths), widths, strict=True)]
 
 
 class Instruction(NamedTuple):
@@ -99,6 +226,11 @@ class Instruction(NamedTuple):
     f: float
     unit: Unit | None = None
     """Of EQUATION"""
+
+    @property
+    def values(self) -> list[Value]:
+        """What it reads or writes."""
+        return [value for value in (self.out, *self.operands) if value is not None]
 
 
 class Register(NamedTuple):
@@ -123,17 +255,13 @@ class Program:
     Emitting functions return where the result is: in `out`, or in a new register of the program's `space`.
     """
 
-    def __init__(
-        self, registers: list[Register], tensors: Tensors, *, space: Space, row: Space, equations: bool = False
-    ) -> None:
+    def __init__(self, registers: list[Register], tensors: Tensors, *, space: Space, equations: bool = False) -> None:
         """
         Args:
             space: that of what is computed for all words of the source, or for all hypotheses.
-            row: that of what a cell carries from step to step.
             equations: whether a step of a unit is one instruction, EQUATION.
         """
-        self.registers, self.tensors, self.space, self.row = registers, tensors, space, row
-        self.equations = equations
+        self.registers, self.tensors, self.space, self.equations = registers, tensors, space, equations
         self.instructions: list[Instruction] = []
 
     def new(self, width: int, space: Space | None = None) -> Value:
@@ -142,27 +270,25 @@ class Program:
         return Value(len(self.registers) - 1, 0, width)
 
     def new_row(self, width: int) -> Value:
-        """A new register of the space of states."""
-        return self.new(width, self.row)
+        """A new register for what a cell carries from step to step."""
+        return self.new(width, Space.ONE if self.space == Space.SOURCE else Space.STEP)
 
     def emit(
         self,
         op: Op,
         out: Value | None,
         *operands: Value | None,
-        tensors: Sequence[int] = (),
+        weights: Sequence[Tensor] = (),
+        numbers: Sequence[int] = (),
         n: int | None = None,
         p: int = 0,
         f: float = 0.0,
         unit: Unit | None = None,
     ) -> None:
-        """One more instruction; n is by default the width of `out`."""
+        """One more instruction; its tensors are `weights`, then `numbers`. n is by default the width of `out`."""
         width = n if n is not None else 0 if out is None else out.width
-        self.instructions.append(Instruction(op, out, operands, tuple(tensors), width, p, f, unit))
-
-    def apply(self, op: Op, out: Value, *operands: Value | None, vectors: Sequence[Tensor] = (), p: int = 0) -> None:
-        """An instruction with these vectors, whose n is the width of `out`."""
-        self.emit(op, out, *operands, tensors=[self.tensors.vector([vector]) for vector in vectors], p=p)
+        tensors = (*map(self.tensors.number, weights), *numbers)
+        self.instructions.append(Instruction(op, out, operands, tensors, width, p, f, unit))
 
     def linear(
         self,
@@ -174,12 +300,12 @@ class Program:
         activation: Activation = Activation.NONE,
     ) -> Value:
         """The products of `a` with weights [M_i, K], side by side, each plus its bias [M_i] where there is one."""
-        out = out or self.new(sum(len(weight) for weight in weights))
-        tensors = [self.tensors.matrix(weights)]
+        out = out or self.new(sum(map(len, weights)))
+        numbers = [self.tensors.number(*weights)]
         if any(bias is not None for bias in biases):
             both = zip(weights, biases, strict=True)
-            tensors.append(self.tensors.vector([w.new_zeros(len(w)) if b is None else b for w, b in both]))
-        self.emit(Op.LINEAR, out, a, tensors=tensors, p=activation)
+            numbers.append(self.tensors.number(*(w.new_zeros(len(w)) if b is None else b for w, b in both)))
+        self.emit(Op.LINEAR, out, a, numbers=numbers, p=activation)
         return out
 
     def norm(
@@ -187,9 +313,10 @@ class Program:
     ) -> Value:
         """Layer norm, or RMS norm without an offset; `out` may be `a`."""
         out = out or self.new(a.width)
-        vectors = [scale] if offset is None else [scale, offset]
-        op = Op.RMS_NORM if offset is None else Op.NORM
-        self.emit(op, out, a, tensors=[self.tensors.vector([vector]) for vector in vectors], f=epsilon)
+        if offset is None:
+            self.emit(Op.RMS_NORM, out, a, weights=[scale], f=epsilon)
+        else:
+            self.emit(Op.NORM, out, a, weights=[scale, offset], f=epsilon)
         return out
 
     def add(self, out: Value, b: Value) -> None:
@@ -200,10 +327,9 @@ class Program:
     def loop(self, *, backward: bool) -> Iterator[None]:
         """The instructions of the block run for each word of the source, from the first, or from the last."""
         place = len(self.instructions)
-        self.emit(Op.LOOP, None)
+        self.emit(Op.LOOP, None, p=int(backward))
         yield
-        inside = len(self.instructions) - place - 1
-        self.instructions[place] = Instruction(Op.LOOP, None, (), (), inside, int(backward), 0.0)
+        self.instructions[place] = self.instructions[place]._replace(n=len(self.instructions) - place - 1)
 
 
 class Lowered(NamedTuple):
@@ -219,3 +345,69 @@ class Lowered(NamedTuple):
     features: Value
     attentions: int
     caches: int
+
+
+def shared(lowered: Lowered) -> Lowered:
+    """The same programs with fewer registers; those that no instruction has are left out.
+
+    Registers that are needed at different times become one, so that the engine needs less memory.
+    """
+    lives, alone = _lives(lowered), _alone(lowered)
+    registers, last = list[Register](), list[int]()
+    numbers: dict[int, int] = {}
+    for register in sorted(lives, key=lambda register: (lives[register][0], register)):
+        own, (first, end) = lowered.registers[register], lives[register]
+        free = (number for number, known in enumerate(registers) if known == own and last[number] < first)
+        number = None if register in alone else next(free, None)
+        if number is None:
+            number = len(registers)
+            registers.append(own)
+            last.append(end)
+        last[number] = len(lowered.encode) + len(lowered.step) if register in alone else end
+        numbers[register] = number
+
+    def moved(value: Value) -> Value:
+        return value._replace(register=numbers[value.register])
+
+    def renumbered(program: Sequence[Instruction]) -> list[Instruction]:
+        return [
+            one._replace(
+                out=None if one.out is None else moved(one.out),
+                operands=tuple(None if value is None else moved(value) for value in one.operands),
+            )
+            for one in program
+        ]
+
+    return lowered._replace(
+        registers=registers,
+        encode=renumbered(lowered.encode),
+        step=renumbered(lowered.step),
+        states=[StateRegisters(*map(moved, state)) for state in lowered.states],
+        features=moved(lowered.features),
+    )
+
+
+def _alone(lowered: Lowered) -> set[int]:
+    """Registers that are alone in their place: states, what begins with 0 or outlives its program."""
+    found = {value.register for state in lowered.states for value in state}
+    found.add(lowered.features.register)
+    found |= {number for number, register in enumerate(lowered.registers) if register.space == Space.ONE}
+    encoded, stepped = ({value.register for one in part for value in one.values} for part in lowered[2:4])
+    return found | (encoded & stepped)
+
+
+def _lives(lowered: Lowered) -> dict[int, tuple[int, int]]:
+    """Where each register is in use, from and until which instruction, counted through `ENCO` and on through `STEP`."""
+    found = {value.register: (0, 0) for state in lowered.states for value in state}
+    start = 0
+    for program in (lowered.encode, lowered.step):
+        spans = [(place, place) for place in range(start, start + len(program))]
+        for place, one in enumerate(program):
+            if one.op == Op.LOOP:  # its instructions may run from its first place until its last
+                spans[place : place + one.n + 1] = [(start + place, start + place + one.n)] * (one.n + 1)
+        for one, (first, last) in zip(program, spans, strict=True):
+            for value in one.values:
+                before = found.get(value.register, (first, last))
+                found[value.register] = min(first, before[0]), max(last, before[1])
+        start += len(program)
+    return found

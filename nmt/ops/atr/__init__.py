@@ -41,6 +41,11 @@ class ATR(Unit):
         """Activation and gates as step.h has them, for kernels and the engine; neither applies the tanh of `output`."""
         return _ACTIVATIONS[self.activation], _GATES[self.gates]
 
+    @property
+    def code(self) -> int:
+        activation, gates = self.numbers
+        return activation + 3 * gates
+
     def equation(self, x: Tensor, state: State, seen: State) -> State:
         update = self._update(x, seen)
         new = update.input * update.value + update.forget * state[0]

@@ -25,6 +25,7 @@ class GRU(Unit):
 
     inputs = 3
     matrices = 2
+    codes = {"reset": {"before": 0, "after": 1}}
     native = "nmt.ops.gru.native:GRUKernel"
     triton = "nmt.ops.gru.triton:GRUKernel"
 

@@ -27,6 +27,7 @@ class LSTM(Unit):
     inputs = 4
     states = 2
     matrices = 1
+    codes = {"output_activation": {"tanh": 0, "identity": 1}}
     native = "nmt.ops.lstm.native:LSTMKernel"
     triton = "nmt.ops.lstm.triton:LSTMKernel"
 

@@ -38,8 +38,8 @@ class ScanUnit(Unit):
     cells: ClassVar[int] = 1
 
     @property
-    def bits(self) -> int:
-        """Its options as the kernels take them: the first in the lowest bit."""
+    def code(self) -> int:
+        """Its options, the first in the lowest bit."""
         bits = 0
         for place, field in enumerate(fields(self)[2:]):  # without weights and normalized
             bits |= getattr(self, field.name) << place
@@ -72,8 +72,8 @@ class Pair(ScanUnit):
         return cast(State, higher.equation(second, between, between))
 
     @property
-    def bits(self) -> int:
-        return self.cell.bits
+    def code(self) -> int:
+        return self.cell.code
 
     @property
     def words(self) -> str:
@@ -256,7 +256,7 @@ def _arguments(
     [B, n, kH], the weights, the mask and the states [P, n, B, H] before and after each step; sizes and `form`."""
     weights = _NONE if vectors is None else vectors
     states = before, before.stride(0), after, after.stride(0), after.stride(2), after.stride(1)
-    sizes = len(x), x.size(1), x.size(-1) // unit.inputs, reverse, unit.bits << 1 | unit.cells - 1
+    sizes = len(x), x.size(1), x.size(-1) // unit.inputs, reverse, unit.code << 1 | unit.cells - 1
     return (*_steps(x), weights, *_steps(mask), *states), sizes
 
 

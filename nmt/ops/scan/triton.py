@@ -417,7 +417,7 @@ def unit_constants(unit: ScanUnit) -> dict[str, Any]:
     module, prefix = importlib.import_module(unit.functions or __name__), "" if unit.functions else f"{unit.name}_"
     functions = {"STEP": getattr(module, f"{prefix}step"), "GRADIENT": getattr(module, f"{prefix}gradient")}
     sizes = {"INPUTS": unit.inputs // unit.cells, "VECTORS": unit.vectors_each // unit.cells, "STATES": unit.states}
-    return functions | {"CELLS": unit.cells, "OPTIONS": unit.bits} | sizes
+    return functions | {"CELLS": unit.cells, "OPTIONS": unit.code} | sizes
 
 
 def _constants(given: Given, launch: Launch) -> dict[str, Any]:
