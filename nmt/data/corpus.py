@@ -9,7 +9,7 @@ import shutil
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nmt.config.schema import DataConfig
 from nmt.data.vocabulary import PAD
-from nmt.data.work import Advance, no_progress
+from nmt.data.work import Advance, progress
 from nmt.errors import DataError, counted
 from nmt.files import (
     LARGEST_RECORD,
@@ -173,33 +173,21 @@ class CorpusReport:
 
     def doubts(self, name: str) -> list[str]:
         """A warning for each side that has lines which the vocabulary cannot spell."""
-        return [
-            f"{name}: {counted(count, f'{side} line')} that the vocabulary cannot spell: {_listed(examples, count)}; "
-            f"{advice}"
-            for side, count, examples, advice in (
-                (
-                    "source",
-                    self.source_unspelled,
-                    self.source_unspelled_examples,
-                    "the model reads other text (data.tokenizer_options.normalization)",
-                ),
-                (
-                    "target",
-                    self.target_unspelled,
-                    self.target_unspelled_examples,
-                    "no translation can contain this (data.tokenizer_options.normalization, byte_fallback)",
-                ),
-            )
-            if count
-        ]
-
-    def to_json(self) -> dict[str, Any]:
-        """The counts as plain values."""
-        return asdict(self)
+        changed = "data.tokenizer_options.normalization"
+        said = {
+            "source": f"the model reads other text ({changed})",
+            "target": f"no translation can contain this ({changed}, byte_fallback)",
+        }
+        found = []
+        for side, advice in said.items():
+            count, examples = getattr(self, f"{side}_unspelled"), getattr(self, f"{side}_unspelled_examples")
+            what = f"{counted(count, f'{side} line')} that the vocabulary cannot spell"
+            found += [f"{name}: {what}: {_listed(examples, count)}; {advice}"] if count else []
+        return found
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> CorpusReport:
-        """Read back `to_json`."""
+        """Read back what JSON has made of the fields."""
         restored: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
         return cls(**restored)
 
@@ -219,16 +207,6 @@ def id_dtype(vocabulary_size: int) -> np.dtype[Any]:
     return np.dtype(np.uint16 if vocabulary_size < 2**16 else np.uint32)
 
 
-def _side(folder: Path, name: str, meta: dict[str, Any]) -> FlatSentences:
-    """One language of a corpus, mapped into memory."""
-    pairs, tokens = meta["pairs"], meta[f"{name}_tokens"]
-    return FlatSentences(
-        _map(folder / f"{name}.ids", np.dtype(meta[f"{name}_dtype"]), tokens),
-        _map(folder / f"{name}.lengths", np.dtype(np.int32), pairs),
-        _map(folder / f"{name}.offsets", np.dtype(np.int64), pairs + 1),
-    )
-
-
 class Corpus:
     """Encoded sentence pairs in a folder written by `CorpusWriter`.
 
@@ -241,7 +219,15 @@ class Corpus:
             meta = json.loads(read_inside(folder / META, within=folder, largest=LARGEST_RECORD))
             if META_SUM in meta and meta[META_SUM] != meta_sum(meta):
                 raise ValueError(f"{META} has changed since it was written")
-            self._sides = [_side(folder, name, meta) for name in SIDES]
+            pairs = meta["pairs"]
+            self._sides = [
+                FlatSentences(
+                    _map(folder / f"{side}.ids", np.dtype(meta[f"{side}_dtype"]), meta[f"{side}_tokens"]),
+                    _map(folder / f"{side}.lengths", np.dtype(np.int32), pairs),
+                    _map(folder / f"{side}.offsets", np.dtype(np.int64), pairs + 1),
+                )
+                for side in SIDES
+            ]
             self.report = CorpusReport.from_json(meta["report"])
             self.parts = tuple(Part(*part) for part in meta["parts"])
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -249,6 +235,7 @@ class Corpus:
         self.folder = folder
         self.key = str(meta["key"])
         """Digest of the text, the tokenizer and the length rule that made this corpus."""
+        self._sums: Any = meta.get("crc32", {})  # none in a corpus of a version that wrote none
 
     def __len__(self) -> int:
         return len(self._sides[0].lengths)
@@ -296,6 +283,31 @@ class Corpus:
         """Target lengths [pairs], EOS counted; a view of the file."""
         return self._sides[1].lengths
 
+    def verified(self, *, anew: bool = False, shown: bool = False) -> Corpus:
+        """This corpus; DataError, naming it, for a file that has changed since the text was encoded.
+
+        Files that were found whole before are read again only if they have changed, or all are to be read `anew`.
+        `shown`: progress on stderr.
+        """
+        folder = self.folder
+        try:
+            sums = {Path(name).name: int(value) for name, value in self._sums.items()}
+        except (ValueError, AttributeError, TypeError) as error:
+            raise DataError(f"{folder / META}: damaged ({error})") from error
+        known = {} if anew else remembered(folder / VERIFIED)
+        # Taken before reading: a file that changes in the meantime is read again at the next start.
+        identities = {name: file_identity(folder / name) for name in sums}
+        unread = {name: found for name, found in identities.items() if known.get(name) != list(found or ())}
+        total = sum(found[0] for found in unread.values() if found)
+        with progress(f"verifying {folder.name.partition('-')[0]}", total=total, unit="B", shown=shown) as advance:
+            for name in unread:
+                if _crc32(folder / name, advance) != sums[name]:
+                    raise DataError(f"{folder / name}: damaged: its checksum is not the one in {META}")
+        if unread and not anew:
+            with contextlib.suppress(OSError):  # a cache that may only be read is verified at each start
+                replace_text(folder / VERIFIED, json.dumps({**known, **unread}, indent=1))
+        return self
+
 
 def _map(path: Path, dtype: np.dtype[Any], count: int) -> Ids:
     with open_inside(path, within=path.parent) as stream:
@@ -308,42 +320,6 @@ def _map(path: Path, dtype: np.dtype[Any], count: int) -> Ids:
         return np.asarray(np.memmap(stream, dtype, mode="r", shape=(count,)))
 
 
-def unverified_bytes(folder: Path) -> int:
-    """Bytes that `damaged_file` would read; DataError as there."""
-    return sum((file_identity(path) or (0,))[0] for path in _unverified(folder, _sums(folder)))
-
-
-def damaged_file(folder: Path, *, advance: Advance = no_progress) -> Path | None:
-    """A file of a corpus that has changed since the text was encoded, or None; verified files are remembered.
-
-    Raises DataError for a corpus whose checksums cannot be read.
-    """
-    sums = _sums(folder)
-    unverified = _unverified(folder, sums)
-    # Taken before reading: a file that changes in the meantime is read again at the next start.
-    identities = {path.name: file_identity(path) for path in unverified}
-    damaged = _first_wrong(unverified, sums, advance)
-    if damaged is None and unverified:
-        with contextlib.suppress(OSError):  # a cache that may only be read is verified at each start
-            replace_text(folder / VERIFIED, json.dumps({**remembered(folder / VERIFIED), **identities}, indent=1))
-    return damaged
-
-
-def any_damaged_file(folder: Path) -> Path | None:
-    """The same without using or writing remembered results."""
-    sums = _sums(folder)
-    return _first_wrong([folder / name for name in sums], sums, no_progress)
-
-
-def damage(path: Path) -> str:
-    """The message about a damaged file."""
-    return f"{path}: damaged: its checksum is not the one in {META}"
-
-
-def _first_wrong(paths: Iterable[Path], sums: dict[str, int], advance: Advance) -> Path | None:
-    return next((path for path in paths if _crc32(path, advance) != sums[path.name]), None)
-
-
 def _crc32(path: Path, advance: Advance) -> int:
     found = 0
     try:
@@ -354,20 +330,6 @@ def _crc32(path: Path, advance: Advance) -> int:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     return found
-
-
-def _unverified(folder: Path, sums: Iterable[str]) -> list[Path]:
-    known = remembered(folder / VERIFIED)
-    return [folder / name for name in sums if known.get(name) != list(file_identity(folder / name) or ())]
-
-
-def _sums(folder: Path) -> dict[str, int]:
-    """Checksums by the names of files in the folder; none for a corpus of a version that wrote none."""
-    try:
-        meta: Any = json.loads(read_inside(folder / META, within=folder, largest=LARGEST_RECORD))
-        return {Path(name).name: int(value) for name, value in meta.get("crc32", {}).items()}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise DataError(f"{folder / META}: damaged ({error})") from error
 
 
 @contextmanager

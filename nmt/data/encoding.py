@@ -9,12 +9,12 @@ import os
 import shutil
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, compress, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,10 @@ from nmt.data.corpus import (
     SIDES,
     Corpus,
     CorpusReport,
-    Ids,
+    FlatSentences,
     Part,
-    damage,
-    damaged_file,
     id_dtype,
     meta_sum,
-    unverified_bytes,
 )
 from nmt.data.sentences import splitter_of
 from nmt.data.text import Block, FilePair, TextPosition, read_blocks, split_lines
@@ -52,13 +49,6 @@ MARK_EVERY = 64
 _MARK = "done.json"
 _LOCK = "lock"
 _FILES = tuple(f"{name}.{kind}" for name in SIDES for kind in ("ids", "lengths", "offsets"))
-
-
-class EncodedSide(NamedTuple):
-    """Sentences of one language, one after the other."""
-
-    ids: Ids  # [sum of lengths]
-    lengths: NDArray[np.int32]  # [sentences], the end symbol counted
 
 
 @dataclass
@@ -88,8 +78,12 @@ class CorpusWriter:
         self._files = {name: _Written() for name in _FILES}
         self._parts = [Part(0, 0)] * parts
         self._restore()
-        self._stack = contextlib.ExitStack()
-        self._streams = {name: self._stack.enter_context(_open(folder / name, self._files[name])) for name in _FILES}
+        self._stack, self._streams = contextlib.ExitStack(), dict[str, BinaryIO]()
+        for name, written in self._files.items():
+            stream = open(folder / name, "r+b" if written.size else "wb", opener=own_file)  # noqa: SIM115
+            self._streams[name] = self._stack.enter_context(stream)
+            stream.truncate(written.size)
+            stream.seek(written.size)  # after what is known to be good
         for name in SIDES:
             if not self._files[f"{name}.offsets"].size:
                 self._write(f"{name}.offsets", np.zeros(1, np.int64))
@@ -100,14 +94,14 @@ class CorpusWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.close()
 
-    def append(self, source: EncodedSide, target: EncodedSide, *, part: int = 0) -> None:
+    def append(self, source: FlatSentences, target: FlatSentences, *, part: int = 0) -> None:
         """Add as many source as target sentences, of prefix number `part`; parts come in order."""
         for name, side in zip(SIDES, (source, target), strict=True):
             dtype = self._dtypes[name]
             before = self._files[f"{name}.ids"].size // dtype.itemsize
             self._write(f"{name}.ids", side.ids.astype(dtype, copy=False))
-            self._write(f"{name}.lengths", side.lengths.astype(np.int32, copy=False))
-            self._write(f"{name}.offsets", np.cumsum(side.lengths, dtype=np.int64) + before)
+            self._write(f"{name}.lengths", side.lengths)
+            self._write(f"{name}.offsets", side.offsets[1:] + before)
         pairs, cost = self._parts[part]
         longer = np.maximum(source.lengths, target.lengths).sum(dtype=np.int64)
         self._parts[part] = Part(pairs + len(source.lengths), cost + int(longer))
@@ -117,13 +111,20 @@ class CorpusWriter:
         for stream in self._streams.values():
             stream.flush()
         self.position, self.report = position, report
-        replace_text(self._folder / _MARK, json.dumps(self._state(), indent=1))
+        state = {
+            "key": self._key,
+            "position": position,
+            "report": asdict(report),
+            "parts": self._parts,
+            "files": {name: asdict(written) for name, written in self._files.items()},
+        }
+        replace_text(self._folder / _MARK, json.dumps(state, indent=1))
 
     def finish(self, report: CorpusReport) -> None:
         """Close the files and write what `Corpus` needs to open them."""
         self._stack.close()
         pairs = sum(part.pairs for part in self._parts)
-        meta: dict[str, Any] = {"key": self._key, "pairs": pairs, "parts": self._parts, "report": report.to_json()}
+        meta: dict[str, Any] = {"key": self._key, "pairs": pairs, "parts": self._parts, "report": asdict(report)}
         for name, dtype in self._dtypes.items():
             meta |= {f"{name}_tokens": self._files[f"{name}.ids"].size // dtype.itemsize, f"{name}_dtype": dtype.name}
         meta["crc32"] = {name: written.sum for name, written in self._files.items()}
@@ -138,15 +139,6 @@ class CorpusWriter:
             self._streams[name].write(content)
         written = self._files[name]
         written.size, written.sum = written.size + len(content), zlib.crc32(content, written.sum)
-
-    def _state(self) -> dict[str, Any]:
-        return {
-            "key": self._key,
-            "position": self.position,
-            "report": self.report.to_json(),
-            "parts": self._parts,
-            "files": {name: asdict(written) for name, written in self._files.items()},
-        }
 
     def _restore(self) -> None:
         """Take over the work of an earlier writer, if it is undamaged."""
@@ -168,14 +160,6 @@ class CorpusWriter:
             print(f"{self._folder}: {damaged[0]} is damaged, so everything is encoded again", file=sys.stderr)
             return
         self._files, self.report, self._parts, self.position = files, report, parts, position
-
-
-def _open(path: Path, written: _Written) -> Any:
-    """A stream that appends after what is known to be good."""
-    stream = open(path, "r+b" if written.size else "wb", opener=own_file)  # noqa: SIM115  (the writer closes it)
-    stream.truncate(written.size)
-    stream.seek(written.size)
-    return stream
 
 
 def _is_whole(path: Path, written: _Written) -> bool:
@@ -220,23 +204,18 @@ def _take_lock(partial: Path, stack: contextlib.ExitStack) -> None:
         partial.mkdir(parents=True, exist_ok=True)
         try:
             lock = stack.enter_context(open(partial / _LOCK, "w", opener=own_file))  # noqa: SIM115
-            _wait_for(lock, partial)
+            try:  # the kernel releases it when the process that holds it ends, however that happens
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(f"{partial}: another process encodes this text; waiting for it", file=sys.stderr, flush=True)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            except OSError:  # a file system without locks: training there must still be possible
+                pass
             # The previous holder may have removed or renamed the folder together with the lock.
             if os.path.samestat(os.fstat(lock.fileno()), (partial / _LOCK).stat()):
                 return
         except FileNotFoundError:
             continue
-
-
-def _wait_for(lock: Any, partial: Path) -> None:
-    """Take the lock; the kernel releases it when the process that holds it ends, however that happens."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        print(f"{partial}: another process encodes this text; waiting for it", file=sys.stderr, flush=True)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    except OSError:  # a file system without locks: training there must still be possible
-        pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,8 +237,8 @@ Tags = Sequence[int | None]
 class EncodedBlock(NamedTuple):
     """The kept pairs of a block, and a report of the others."""
 
-    source: EncodedSide
-    target: EncodedSide
+    source: FlatSentences
+    target: FlatSentences
     report: CorpusReport
     part: int
     after: TextPosition
@@ -300,6 +279,10 @@ class Encoder:
             kept &= ~too_long.any(0)
         counts: dict[str, Any] = {"empty": int(empty.any(0).sum()), "too_long": 0, "truncated": 0}
         counts["truncated" if self.rule.truncate else "too_long"] = int(too_long.any(0).sum())
+        several: dict[str, Any] = {}
+        with contextlib.suppress(ConfigError):  # where the splitter cannot be compiled
+            found = splitter_of(self.language).several("\n".join(texts[0]).encode("utf-8"))
+            several = {"several": found, "looked_at": len(texts[0])}
         source, target = (
             _flatten([sentence[:limit] for sentence in compress(side, kept)], size)
             for side, size in zip(ids, self.sizes, strict=True)
@@ -313,7 +296,7 @@ class Encoder:
             target_unknown=int((target.ids == UNK).sum()),
             empty_examples=_examples(block, empty),
             too_long_examples=_examples(block, too_long),
-            **self._several(texts[0]),
+            **several,
             **self._unspelled(block, texts),
             **counts,
         )
@@ -331,14 +314,6 @@ class Encoder:
             )
         return found
 
-    def _several(self, lines: Sequence[str]) -> dict[str, Any]:
-        """How many sources have several sentences, where the splitter can be compiled."""
-        try:
-            found = splitter_of(self.language).several("\n".join(lines).encode("utf-8"))
-        except ConfigError:
-            return {}
-        return {"several": found, "looked_at": len(lines)}
-
 
 def shown_change(line: str, text: str) -> str:
     """The part of a line that becomes something else."""
@@ -355,16 +330,15 @@ def _examples(block: Block, found: NDArray[np.bool_]) -> tuple[str, ...]:
     return tuple(f"{block.files[0 if found[0, i] else 1]}, line {block.first_line + i}" for i in pairs)
 
 
-def _flatten(sentences: Sequence[list[int]], vocabulary_size: int) -> EncodedSide:
+def _flatten(sentences: Sequence[list[int]], vocabulary_size: int) -> FlatSentences:
     """Sentences one after the other, an end symbol after each."""
     lengths = np.fromiter(map(len, sentences), np.int32, len(sentences)) + np.int32(1)
-    ends = np.cumsum(lengths, dtype=np.int64) - 1
     total = int(lengths.sum(dtype=np.int64))
-    ids: NDArray[Any] = np.full(total, EOS, id_dtype(vocabulary_size))
+    flat = FlatSentences.of(np.full(total, EOS, id_dtype(vocabulary_size)), lengths)
     inside = np.ones(total, bool)
-    inside[ends] = False
-    ids[inside] = np.fromiter(chain.from_iterable(sentences), ids.dtype, total - len(sentences))
-    return EncodedSide(ids, lengths)
+    inside[flat.offsets[1:] - 1] = False
+    flat.ids[inside] = np.fromiter(chain.from_iterable(sentences), flat.ids.dtype, total - len(sentences))
+    return flat
 
 
 def encode(
@@ -389,8 +363,12 @@ def encode(
         with CorpusWriter(unfinished, sizes=encoder.sizes, key=key, parts=len(pairs)) as writer:
             report = writer.report
             advance(report.read)
-            blocks = read_blocks(pairs, lines=BLOCK, start=writer.position)
-            for number, encoded in enumerate(_encoded(encoder, blocks, workers or usable_cores()), start=1):
+            rest = read_blocks(pairs, lines=BLOCK, start=writer.position)
+            first, workers = list(islice(rest, 2)), workers or usable_cores()
+            blocks = chain(first, rest)
+            is_little = workers == 1 or len(first) < 2
+            work = map(encoder, blocks) if is_little else map_in_order(encoder, blocks, workers=workers)
+            for number, encoded in enumerate(work, start=1):
                 writer.append(encoded.source, encoded.target, part=encoded.part)
                 report = report + encoded.report
                 if number % MARK_EVERY == 0:
@@ -403,14 +381,6 @@ def encode(
                     f"and {report.too_long} are longer than data.max_length"
                 )
             writer.finish(report)
-
-
-def _encoded(encoder: Callable[[Block], EncodedBlock], blocks: Iterator[Block], workers: int) -> Iterator[EncodedBlock]:
-    """The encoded blocks in order, by as many processes as there is work for."""
-    first = list(islice(blocks, 2))
-    if workers == 1 or len(first) < 2:
-        return map(encoder, chain(first, blocks))
-    return map_in_order(encoder, chain(first, blocks), workers=workers)
 
 
 def encoded_corpus(
@@ -426,7 +396,7 @@ def encoded_corpus(
     """Open the corpus of a cache folder, or make it; a damaged corpus is made again."""
     if folder.is_dir():
         try:
-            corpus = _whole(folder, shown=shown)
+            corpus = Corpus(folder).verified(shown=shown)
             if corpus.key == key:
                 return corpus
         except DataError as error:
@@ -435,15 +405,4 @@ def encoded_corpus(
     name = f"encoding {folder.name.partition('-')[0]}"
     with progress(name, total=pairs, unit=" pairs", shown=shown) as advance:
         encode(files, folder, encoder=encoder, key=key, workers=workers, advance=advance)
-    return _whole(folder, shown=shown)
-
-
-def _whole(folder: Path, *, shown: bool) -> Corpus:
-    """The corpus in a folder; DataError, naming the file, if it has changed since it was written."""
-    corpus = Corpus(folder)
-    name = f"verifying {folder.name.partition('-')[0]}"
-    with progress(name, total=unverified_bytes(folder), unit="B", shown=shown) as advance:
-        damaged = damaged_file(folder, advance=advance)
-    if damaged is not None:
-        raise DataError(damage(damaged))
-    return corpus
+    return Corpus(folder).verified(shown=shown)

@@ -16,7 +16,7 @@ from nmt.config import Config, load_saved
 from nmt.config.located import anchored
 from nmt.config.problems import MissingPluginError
 from nmt.data import Corpus, load_tokenizer
-from nmt.data.corpus import any_damaged_file, corpora_of, damage
+from nmt.data.corpus import corpora_of
 from nmt.data.saved_tokenizer import has_checksums
 from nmt.errors import CheckpointError, DataError, NmtError, UnreadableError, missing
 from nmt.files import LARGEST_LOG, RefusedError, check_size, is_file, is_folder, is_there, open_model_file, reason
@@ -281,13 +281,9 @@ def _corpora(found: RunCheck, config: Config) -> None:
     keys = {name: {row.keys[name] for row in found.checkpoints if name in row.keys} for name in ("train", "dev")}
     for folder in corpora_of(config.data, found.run, keys=keys):
         try:
-            Corpus(folder)
-            damaged = any_damaged_file(folder)
-            problem = damage(damaged) if damaged else None
+            Corpus(folder).verified(anew=True)
         except DataError as error:
-            problem = str(error)
-        if problem:
-            found.problems.append(f"{problem}; the next start of nmt-train encodes this text again")
+            found.problems.append(f"{error}; the next start of nmt-train encodes this text again")
 
 
 def _log_problems(run: Path, *, last: int | None) -> list[str]:

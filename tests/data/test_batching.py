@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data import EOS, PAD, Corpus, CorpusReport, batch_lines, collate, pad, restore_order
-from nmt.data.encoding import CorpusWriter, EncodedSide
+from nmt.data.corpus import FlatSentences
+from nmt.data.encoding import CorpusWriter
 
 
 def test_collate_pads_on_the_right(tmp_path: Path) -> None:
-    def side(*sentences: list[int]) -> EncodedSide:
-        return EncodedSide(np.concatenate(sentences).astype(np.uint16), np.array(list(map(len, sentences)), np.int32))
+    def side(*sentences: list[int]) -> FlatSentences:
+        return FlatSentences.of(np.concatenate(sentences).astype(np.uint16), np.array(list(map(len, sentences))))
 
     with CorpusWriter(tmp_path, sizes=(9, 9), key="k") as writer:
         writer.append(side([5, 6, EOS], [7, EOS]), side([8, EOS], [3, 4, 5, EOS]))

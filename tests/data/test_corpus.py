@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tracemalloc
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,8 @@ import pytest
 
 from nmt.data import EOS, UNK, Corpus, CorpusReport, Vocabulary, WhitespaceTokenizer
 from nmt.data import encoding as encoding_module
-from nmt.data.corpus import id_dtype, new_folder
-from nmt.data.encoding import CorpusWriter, EncodedSide, Encoder, LengthRule, encode
+from nmt.data.corpus import FlatSentences, id_dtype, new_folder
+from nmt.data.encoding import CorpusWriter, Encoder, LengthRule, encode
 from nmt.data.text import Block, FilePair, TextPosition
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import DataError
@@ -204,8 +205,8 @@ def test_new_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_writer_joins_pieces(tmp_path: Path) -> None:
-    piece = EncodedSide(np.array([5, 2, 6, 7, 2], np.uint16), np.array([2, 3], np.int32))
-    none = EncodedSide(np.zeros(0, np.uint16), np.zeros(0, np.int32))
+    piece = FlatSentences.of(np.array([5, 2, 6, 7, 2], np.uint16), np.array([2, 3], np.int32))
+    none = FlatSentences.of(np.zeros(0, np.uint16), np.zeros(0, np.int32))
     with CorpusWriter(tmp_path, sizes=(10, 10), key="x") as writer:
         for each in (piece, none, piece):
             writer.append(each, each)
@@ -220,7 +221,7 @@ def test_reports_add_up_and_keep_the_first_examples() -> None:
     assert (total.read, total.kept, total.empty) == (14, 7, 7)
     assert total.empty_examples == tuple(f"f, line {i}" for i in range(5))
     assert total.lines("train")[0].endswith("f, line 4; ...)")
-    assert CorpusReport.from_json(total.to_json()) == total
+    assert CorpusReport.from_json(asdict(total)) == total
 
 
 def test_tokens_that_vanish_count_as_an_empty_side(tmp_path: Path) -> None:
