@@ -220,7 +220,7 @@ class Corpus:
             if META_SUM in meta and meta[META_SUM] != meta_sum(meta):
                 raise ValueError(f"{META} has changed since it was written")
             pairs = meta["pairs"]
-            self._sides = [
+            self.sides = [
                 FlatSentences(
                     _map(folder / f"{side}.ids", np.dtype(meta[f"{side}_dtype"]), meta[f"{side}_tokens"]),
                     _map(folder / f"{side}.lengths", np.dtype(np.int32), pairs),
@@ -228,6 +228,7 @@ class Corpus:
                 )
                 for side in SIDES
             ]
+            """Source and target sentences, EOS counted; views of the files."""
             self.report = CorpusReport.from_json(meta["report"])
             self.parts = tuple(Part(*part) for part in meta["parts"])
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -238,31 +239,23 @@ class Corpus:
         self._sums: Any = meta.get("crc32", {})  # none in a corpus of a version that wrote none
 
     def __len__(self) -> int:
-        return len(self._sides[0].lengths)
+        return len(self.sides[0].lengths)
 
     def source(self, i: int) -> Ids:
         """Source ids of pair `i`, EOS last; a view [S] of the file."""
-        return self._sides[0].row(i)
+        return self.sides[0].row(i)
 
     def target(self, i: int) -> Ids:
         """Target ids of pair `i`, EOS last; a view [T] of the file."""
-        return self._sides[1].row(i)
-
-    def ids(self, side: str) -> Ids:
-        """All ids of a side of SIDES, one sentence after the other, EOS counted; a view of the file."""
-        return self._sides[SIDES.index(side)].ids
+        return self.sides[1].row(i)
 
     def padded_source(self, rows: Rows) -> NDArray[np.int64]:
         """Source ids of pairs `rows` [B], PAD at the right: [B, S]."""
-        return self._sides[0].padded(rows)
+        return self.sides[0].padded(rows)
 
     def padded_target(self, rows: Rows) -> NDArray[np.int64]:
         """Target ids of pairs `rows` [B], PAD at the right: [B, T]."""
-        return self._sides[1].padded(rows)
-
-    def sentences(self, side: str, rows: Rows) -> FlatSentences:
-        """Those of pairs `rows` on a side of SIDES, in this order."""
-        return self._sides[SIDES.index(side)].taken(rows)
+        return self.sides[1].padded(rows)
 
     def lengths(self, rows: Rows) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Source and target lengths of pairs `rows` [B], EOS counted: [B] each."""
@@ -271,7 +264,7 @@ class Corpus:
     @property
     def source_lengths(self) -> NDArray[np.int32]:
         """Source lengths [pairs], EOS counted; a view of the file."""
-        return self._sides[0].lengths
+        return self.sides[0].lengths
 
     @property
     def longest_source(self) -> int:
@@ -281,7 +274,7 @@ class Corpus:
     @property
     def target_lengths(self) -> NDArray[np.int32]:
         """Target lengths [pairs], EOS counted; a view of the file."""
-        return self._sides[1].lengths
+        return self.sides[1].lengths
 
     def verified(self, *, anew: bool = False, shown: bool = False) -> Corpus:
         """This corpus; DataError, naming it, for a file that has changed since the text was encoded.

@@ -103,27 +103,20 @@ class PairOrder:
 
     def __init__(self, parts: Sequence[Part], *, shares: Sequence[float] | None = None, seed: int = 1) -> None:
         pairs = np.array([part.pairs for part in parts] if shares else [sum(part.pairs for part in parts)], np.int64)
-        self._run = RUN if pairs.sum() >= LARGE else 1
+        self.unit_pairs = RUN if pairs.sum() >= LARGE else 1
+        """Pairs that stay together: a unit, the last of a part perhaps of fewer."""
         self._ends = np.cumsum(pairs)  # rows
         self._begins = self._ends - pairs
-        self._units = -(-pairs // self._run)  # a unit is a run; [parts]
+        self._units = -(-pairs // self.unit_pairs)  # [parts]
         taken = self._units
         if shares is not None:
             taken = np.maximum(1, np.rint(np.asarray(shares) * self._units.sum()).astype(np.int64))
         self._taken = taken  # units of each part in an epoch
+        self.units = int(taken.sum())
+        """Units in an epoch."""
         self._first = np.cumsum(taken) - taken
         self._seed = seed
         self.shares = shares
-
-    @property
-    def units(self) -> int:
-        """Units in an epoch; each is `unit_pairs` pairs, the last of a part perhaps fewer."""
-        return int(self._taken.sum())
-
-    @property
-    def unit_pairs(self) -> int:
-        """Pairs that stay together."""
-        return self._run
 
     def uses(self) -> list[float]:
         """How often an epoch takes each pair of every part, on average."""
@@ -137,8 +130,8 @@ class PairOrder:
         for chosen, number in {(int(i), int(k)) for i, k in zip(part, passes, strict=True)}:
             here = (part == chosen) & (passes == number)
             unit[here] = Permutation(int(self._units[chosen]), self._seed, "pass", chosen, number)(unit[here])
-        first = self._begins[part] + unit * self._run
-        rows = first[:, None] + np.arange(self._run)
+        first = self._begins[part] + unit * self.unit_pairs
+        rows = first[:, None] + np.arange(self.unit_pairs)
         kept: Rows = rows[rows < self._ends[part][:, None]]
         return kept
 
@@ -163,7 +156,7 @@ class Resegmentation:
         splitter = self._sides[number]
         if splitter is None:
             return None
-        ids, lengths, _ = self._corpus.sentences(SIDES[number], rows)
+        ids, lengths, _ = self._corpus.sides[number].taken(rows)
         drawn = draw(splitter, ids, lengths, seeds(self._seed, epoch, SIDES[number], rows), limit=self._limit)
         return DrawnSide(FlatSentences.of(drawn.ids, drawn.lengths), drawn.kept)
 
@@ -187,31 +180,32 @@ class DrawnPairs:
 
     def __init__(self, corpus: Corpus, rows: Rows, sides: list[DrawnSide | None]) -> None:
         """`rows`: those that can be read, ascending. Where a side is None it is that of the corpus."""
-        self._corpus, self._rows = corpus, rows
-        self._source, self._target = sides
+        self._corpus, self._rows, self._drawn = corpus, rows, sides
+
+    def _side(self, number: int, rows: Rows) -> tuple[FlatSentences, Rows]:
+        """The sentences of a side, and where those of pairs `rows` are among them."""
+        drawn = self._drawn[number]
+        return (self._corpus.sides[number], rows) if drawn is None else (drawn.sentences, self._places(rows))
 
     def lengths(self, rows: Rows) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Source and target lengths of pairs `rows` [B], EOS counted: [B] each."""
-        places, (source, target) = self._places(rows), self._corpus.lengths(rows)
-        return (
-            source if self._source is None else self._source.sentences.lengths[places],
-            target if self._target is None else self._target.sentences.lengths[places],
-        )
+        (source, left), (target, right) = self._side(0, rows), self._side(1, rows)
+        return source.lengths[left], target.lengths[right]
 
     def padded_source(self, rows: Rows) -> NDArray[np.int64]:
         """Source ids of pairs `rows` [B], PAD at the right: [B, S]."""
-        side = self._source
-        return self._corpus.padded_source(rows) if side is None else side.sentences.padded(self._places(rows))
+        source, places = self._side(0, rows)
+        return source.padded(places)
 
     def padded_target(self, rows: Rows) -> NDArray[np.int64]:
         """Target ids of pairs `rows` [B], PAD at the right: [B, T]."""
-        side = self._target
-        return self._corpus.padded_target(rows) if side is None else side.sentences.padded(self._places(rows))
+        target, places = self._side(1, rows)
+        return target.padded(places)
 
     def too_long(self, rows: Rows) -> int:
         """How many sentences of pairs `rows` stay as they are because they would be too long."""
         places = self._places(rows)
-        return sum(int(side.kept[places].sum()) for side in (self._source, self._target) if side is not None)
+        return sum(int(side.kept[places].sum()) for side in self._drawn if side is not None)
 
     def _places(self, rows: Rows) -> NDArray[np.int64]:
         return np.searchsorted(self._rows, rows)
@@ -293,17 +287,16 @@ class BatchSampler:
         self._seed = seed
         self._anew = anew
         self.order = PairOrder(corpus.parts, shares=shares, seed=seed)
-        pairs = pool_batches * self._pairs_in_batch(_mean_cost(corpus.parts, shares))
-        self._pool_units = max(1, pairs // self.order.unit_pairs)
+        parts = corpus.parts  # whose mean cost in an epoch decides how many pairs an average batch has
+        if shares is None:
+            mean = max(1.0, sum(part.cost for part in parts) / max(1, sum(part.pairs for part in parts)))
+        else:
+            mean = sum(share * part.cost / part.pairs for share, part in zip(shares, parts, strict=True))
+        limits = [] if batch_sentences is None else [batch_sentences]
+        limits += [] if batch_tokens is None else [max(1, int(batch_tokens / mean))]
+        self._pool_units = max(1, pool_batches * min(limits) // self.order.unit_pairs)
         self.pools = -(-self.order.units // self._pool_units)
         """Pools in an epoch."""
-
-    def _pairs_in_batch(self, mean_cost: float) -> int:
-        """Pairs of an average batch."""
-        limits = [] if self._batch_sentences is None else [self._batch_sentences]
-        if self._batch_tokens is not None:
-            limits.append(max(1, int(self._batch_tokens / mean_cost)))
-        return min(limits)
 
     def pool(self, epoch: int, number: int) -> Pool:
         """Pool `number` of epoch `epoch`, both counted from 0, its batches in their order."""
@@ -367,10 +360,3 @@ class BatchSampler:
         padding = 1 - used / slots if slots else 0.0
         growth = None if self._anew is None else used / before
         return Estimate(total, padding, exact=len(looked_at) == self.pools, growth=growth, too_long=too_long)
-
-
-def _mean_cost(parts: Sequence[Part], shares: Sequence[float] | None) -> float:
-    """Mean length of the longer side of the pairs of an epoch."""
-    if shares is None:
-        return max(1.0, sum(part.cost for part in parts) / max(1, sum(part.pairs for part in parts)))
-    return sum(share * part.cost / part.pairs for share, part in zip(shares, parts, strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import multiprocessing
 import os
 import queue
@@ -16,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple, TypeVar
 
 from tqdm import tqdm
@@ -109,11 +107,6 @@ class _ChildError(Exception):
     """Where in a child an error was raised."""
 
 
-def process_context() -> BaseContext:
-    """How children start: forking spares them the import of this package, but is safe on Linux alone."""
-    return multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-
-
 def obey_parent(parent: int) -> None:
     """Set up a child process: it ends when the process `parent` says so or is gone.
 
@@ -125,14 +118,13 @@ def obey_parent(parent: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-    threading.Thread(target=_end_without, args=(parent,), daemon=True).start()
 
+    def end_without() -> None:  # if the kernel does not do it, or the parent ended before it was set up
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
 
-def _end_without(parent: int) -> None:
-    """If the kernel does not do it, or the parent ended before it was set up."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
+    threading.Thread(target=end_without, daemon=True).start()
 
 
 def in_child(function: Callable[..., T], *arguments: Any) -> T:
@@ -143,14 +135,10 @@ def in_child(function: Callable[..., T], *arguments: Any) -> T:
     Raises:
         DataError: the child was killed.
     """
-    with _servants(functools.partial(_applied, function), 1) as (servant,):
+    with _servants(function, 1) as (servant,):
         _send(servant, arguments, killed=_KILLED)
         value: T = _result(servant, killed=_KILLED)
         return value
-
-
-def _applied(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-    return function(*arguments)
 
 
 def map_in_order(function: Callable[[S], T], items: Iterable[S], *, workers: int) -> Iterator[T]:
@@ -165,16 +153,17 @@ def map_in_order(function: Callable[[S], T], items: Iterable[S], *, workers: int
             if len(busy) == 2 * workers:
                 yield _result(busy.popleft(), killed=_KILLED_ENCODING)
             servant = servants[number % workers]  # in turn, so that results come in order
-            _send(servant, item, killed=_KILLED_ENCODING)
+            _send(servant, (item,), killed=_KILLED_ENCODING)
             busy.append(servant)
         while busy:
             yield _result(busy.popleft(), killed=_KILLED_ENCODING)
 
 
 @contextmanager
-def _servants(function: Callable[[Any], Any], count: int) -> Iterator[list[Connection]]:
-    """Connections to `count` children that answer each item with the function's result."""
-    context: Any = process_context()
+def _servants(function: Callable[..., Any], count: int) -> Iterator[list[Connection]]:
+    """Connections to `count` children that answer arguments with the function's result."""
+    # Forking spares children the import of this package, but is safe on Linux alone.
+    context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     connections, children = [], []
     try:
         for _ in range(count):
@@ -193,9 +182,9 @@ def _servants(function: Callable[[Any], Any], count: int) -> Iterator[list[Conne
             connection.close()
 
 
-def _send(servant: Connection, item: Any, *, killed: str) -> None:
+def _send(servant: Connection, arguments: tuple[Any, ...], *, killed: str) -> None:
     try:
-        servant.send(item)
+        servant.send(arguments)
     except (BrokenPipeError, ConnectionResetError):
         raise DataError(killed) from None
 
@@ -210,23 +199,23 @@ def _result(servant: Connection, *, killed: str) -> Any:
     return result
 
 
-def _serve(connection: Connection, parent: int, function: Callable[[Any], Any]) -> None:
+def _serve(connection: Connection, parent: int, function: Callable[..., Any]) -> None:
     obey_parent(parent)
     waiting: queue.Queue[Any] = queue.Queue()
+
+    def receive() -> None:
+        try:
+            while True:
+                waiting.put(connection.recv())
+        except (EOFError, OSError):
+            os._exit(0)
+
     # Taken off the pipe at once: a parent that waits to send would not take our result.
-    threading.Thread(target=_receive, args=(connection, waiting), daemon=True).start()
+    threading.Thread(target=receive, daemon=True).start()
     while True:
         answer: tuple[Any, _Failure | None]
         try:
-            answer = (function(waiting.get()), None)
+            answer = (function(*waiting.get()), None)
         except Exception as error:
             answer = (None, _Failure.of(error))
         connection.send(answer)
-
-
-def _receive(connection: Connection, waiting: queue.Queue[Any]) -> None:
-    try:
-        while True:
-            waiting.put(connection.recv())
-    except (EOFError, OSError):
-        os._exit(0)

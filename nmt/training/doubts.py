@@ -123,7 +123,7 @@ def large_vocabularies(config: Config, corpus: Corpus, *, sizes: tuple[int, int]
     """
     options = config.data.tokenizer_options
     joint = bool(options.get("joint")) and sizes[0] == sizes[1]
-    ids = [corpus.ids(side) for side in _SIDES]
+    ids = [side.ids for side in corpus.sides]
     found = [("vocabulary", ids, sizes[0])] if joint else []
     if not joint:
         found = [(f"{side} vocabulary", [own], size) for side, own, size in zip(_SIDES, ids, sizes, strict=True)]

@@ -6,6 +6,7 @@ import io
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,11 +43,8 @@ class Ids:
 
     def __init__(self, source: dict[int, int], target: dict[int, int]) -> None:
         """Ids with how often they occur."""
-        counts = {"source": source, "target": target}
-        self._ids = {side: np.repeat(np.array(list(of), np.int64), list(of.values())) for side, of in counts.items()}
-
-    def ids(self, side: str) -> Any:
-        return self._ids[side]
+        ids = (np.repeat(np.array(list(counts), np.int64), list(counts.values())) for counts in (source, target))
+        self.sides = [SimpleNamespace(ids=own) for own in ids]
 
 
 def pieces(*counts: int) -> dict[int, int]:
