@@ -46,10 +46,8 @@ class PreparedData:
     test_references: Sequence[Sequence[str]] = ()
     dev_facts: ValidationFacts | None = None
     """Facts to detect a change of the validation text or its references."""
-    train_notes: Sequence[str] = ()
-    """Further messages about the training text, as lines."""
-    notes: Sequence[str] = ()
-    """The same of all text."""
+    report_lines: Sequence[str] = ()
+    """The reports of all corpora, for people."""
     sides: Sides = Sides()
     """How the training text is split anew in each epoch, if it is."""
 
@@ -74,11 +72,6 @@ class PreparedData:
         texts = {"dev_pairs": self.dev_text, "test_pairs": self.test_text}
         known = {name: len(text.source) for name, text in texts.items() if text is not None}
         return {"train_pairs": len(self.train), **known}
-
-    def report_lines(self) -> list[str]:
-        """The reports of all corpora, for people."""
-        dev = [] if self.dev is None else self.dev.report.lines("dev")
-        return [*self.train.report.lines("train"), *self.train_notes, *dev, *self.notes]
 
 
 def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> PreparedData:
@@ -125,6 +118,12 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     dev_facts = None if dev_text is None else validation_facts(dev_text, dev_references)
     dev_references, dev_notes = join_references(dev_references, tokenizer, name="dev")
     test_references, test_notes = join_references(test_references, tokenizer, name="test")
+    lines = train.report.lines("train")
+    if texts := len(as_list(data.monolingual)):
+        tag = "" if data.monolingual_tag is None else f", each source after {data.monolingual_tag}"
+        added = counted(sum(part.pairs for part in train.parts[-texts:]), "pair")
+        lines.append(f"train: {added} of these from data.monolingual{tag}")
+    lines += [] if dev is None else dev.report.lines("dev")
     return PreparedData(
         tokenizer=tokenizer,
         train=train,
@@ -134,8 +133,7 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
         dev_references=dev_references,
         test_references=test_references,
         dev_facts=dev_facts,
-        train_notes=describe_monolingual(data, train),
-        notes=[*dev_notes, *test_notes],
+        report_lines=[*lines, *dev_notes, *test_notes],
         sides=sides,
     )
 
@@ -153,21 +151,24 @@ def check_files(data: DataConfig) -> None:
     """Raise the ConfigError or DataError of `prepare`, with a line for each missing file, without reading any."""
     if data.generator == "none" and not data.train:
         raise ConfigError("data.train: no training text; give a prefix or a list of prefixes")
-    if missing := missing_files(data):
-        raise DataError("\n".join(f"{key}: {message}" for key, message in missing))
+    if absent := missing_files(data):
+        raise DataError("\n".join(f"{key}: {message}" for key, message in absent))
 
 
 def missing_files(data: DataConfig) -> list[tuple[str, str]]:
     """The key of each missing text of the corpora, with the message about it."""
-    missing = []
+    found = []
+    languages = (data.source_language, data.target_language)
     for name in ("train", "monolingual", "dev", "test"):
-        languages = (data.source_language, data.target_language)
         hint = "; nmt-backtranslate makes both files from text in the target language" if name == "monolingual" else ""
-        found = missing_pairs(getattr(data, name), *languages, key=f"data.{name}")
-        missing += [(key, message + hint) for key, message in found]
+        absent = missing_pairs(getattr(data, name), *languages, key=f"data.{name}")
+        found += [(key, message + hint) for key, message in absent]
     for name in ("dev_references", "test_references"):
-        missing += missing_references(getattr(data, name), key=f"data.{name}")
-    return missing
+        given = getattr(data, name)
+        for index, file in enumerate(as_list(given)):
+            if not Path(file).is_file():
+                found.append((f"data.{name}" if isinstance(given, str) else f"data.{name}.{index}", missing(file)))
+    return found
 
 
 def generated(data: DataConfig, run_dir: Path) -> DataConfig:
@@ -319,15 +320,6 @@ def join_references(
     return joined, [said] if changed else []
 
 
-def missing_references(files: str | Sequence[str] | None, *, key: str) -> list[tuple[str, str]]:
-    """The key of each missing file, with the message about it."""
-    return [
-        (key if isinstance(files, str) else f"{key}.{index}", missing(file))
-        for index, file in enumerate(as_list(files))
-        if not Path(file).is_file()
-    ]
-
-
 def training_prefixes(data: DataConfig) -> list[str]:
     """The prefixes of all training text, back-translated text last: the parts of the encoded corpus."""
     made = [] if data.train or data.generator == "none" else [data.generator]
@@ -344,19 +336,8 @@ def training_tags(data: DataConfig, tokenizer: Tokenizer) -> Tags:
     tag = tokenizer.source_symbol(data.monolingual_tag)
     if tag is None or tag < len(SPECIAL_TOKENS):
         what = "is a special symbol" if tag is not None else "is not one token of the source vocabulary"
-        remedy = (
-            f"a tokenizer learned with data.tokenizer_options.symbols: ['{data.monolingual_tag}'] has it; "
-            "data.monolingual_tag: null uses no tag"
+        raise DataError(
+            f"data.monolingual_tag: {data.monolingual_tag!r} {what}; a tokenizer learned with "
+            f"data.tokenizer_options.symbols: ['{data.monolingual_tag}'] has it; data.monolingual_tag: null uses no tag"
         )
-        raise DataError(f"data.monolingual_tag: {data.monolingual_tag!r} {what}; {remedy}")
     return [None] * len(as_list(data.train)) + [tag] * len(as_list(data.monolingual))
-
-
-def describe_monolingual(data: DataConfig, train: Corpus) -> list[str]:
-    """How much of the training text is back-translated, for people; empty if none is."""
-    texts = len(as_list(data.monolingual))
-    if not texts:
-        return []
-    tag = "" if data.monolingual_tag is None else f", each source after {data.monolingual_tag}"
-    pairs = counted(sum(part.pairs for part in train.parts[-texts:]), "pair")
-    return [f"train: {pairs} of these from data.monolingual{tag}"]

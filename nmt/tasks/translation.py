@@ -97,7 +97,7 @@ class Translation(Task):
         return f"vocabularies: source {model.source_vocab_size:,}, target {model.target_vocab_size:,}"
 
     def data_lines(self, data: PreparedData, batches: BatchStream) -> list[str]:
-        return [*data.report_lines(), *describe_sampling(self.config, data.train), *batches.describe_anew()]
+        return [*data.report_lines, *describe_sampling(self.config, data.train), *batches.describe_anew()]
 
     def doubts(self, data: PreparedData, batches: BatchStream) -> list[str]:
         sizes = data.tokenizer.source_size, data.tokenizer.target_size

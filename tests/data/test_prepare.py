@@ -87,7 +87,7 @@ def test_validation_keeps_every_line_at_full_length(config: Config) -> None:
     assert data.dev.source_lengths[6] > config.data.max_length
     assert [data.tokenizer.decode_target(data.dev.target(i)) for i in range(7)] == data.dev_text.target
     assert len(data.test_text.source) == 4
-    assert [line.split(":")[0] for line in data.report_lines()] == ["train", "train", "dev", "dev"]
+    assert [line.split(":")[0] for line in data.report_lines] == ["train", "train", "dev", "dev"]
 
 
 def test_a_second_call_rewrites_nothing(config: Config) -> None:
@@ -102,7 +102,7 @@ def test_a_second_call_rewrites_nothing(config: Config) -> None:
 def test_a_run_without_dev_and_test(config: Config) -> None:
     data = run(change(config, dev=None, test=None))
     assert data.dev is None and data.dev_text is None and data.test_text is None
-    assert len(data.report_lines()) == 2
+    assert len(data.report_lines) == 2
 
 
 @pytest.mark.parametrize("changes", [{"max_length": 9}, {"too_long": "truncate"}])
@@ -165,7 +165,7 @@ def test_whitespace_text_with_vocabulary_files(config: Config, tmp_path: Path) -
     assert planned_sizes(whitespace) == (7, 7)
     data = run(whitespace)
     assert data.report.source_unknown_share > 0.3
-    assert "unknown" in data.report_lines()[1]
+    assert "unknown" in data.report_lines[1]
 
 
 def test_a_given_sentencepiece_model(config: Config, tmp_path: Path) -> None:
@@ -311,14 +311,14 @@ def test_the_tag_is_the_first_token_of_the_back_translated_sources_alone(folder:
         assert data.train.source(row).tolist() == [*([tag] if row >= 60 else []), *plain, EOS]
         assert data.tokenizer.decode_target(data.train.target(row)) == target
         assert tag not in data.train.target(row)
-    assert data.report_lines()[2:] == ["train: 13 pairs of these from data.monolingual, each source after <BT>"]
+    assert data.report_lines[2:] == ["train: 13 pairs of these from data.monolingual, each source after <BT>"]
 
 
 def test_without_a_tag_it_is_one_more_text(folder: Path) -> None:
     tagged, plain = prepared(config_of(folder)), prepared(config_of(folder, "data.monolingual_tag=null"))
     assert tagged.train.key != plain.train.key
     assert tagged.report.source_tokens == plain.report.source_tokens + 13
-    assert "train: 13 pairs of these from data.monolingual" in plain.report_lines()
+    assert "train: 13 pairs of these from data.monolingual" in plain.report_lines
 
 
 def test_the_tag_stays_whole_where_text_is_split_anew(folder: Path) -> None:
