@@ -38,12 +38,10 @@ _AFTER_VOWEL = "는|가|를|와|로|나|랑|라도|라고|라는|예요|였다"
 _AFTER_CONSONANT = "은|이|을|과|으로|로|이나|이랑|이라도|이라고|이라는|이에요|이었다|이다|이고|이며|인"
 
 
-def _particles(first: str) -> re.Pattern[str]:
-    following = f"{_AFTER_ANY}|{_AFTER_VOWEL}|{_AFTER_CONSONANT}"
-    return re.compile(f"(?:{_AFTER_ANY}|{first})(?:{following})*(?![\\w{MARKS}])")
-
-
-_PARTICLES = _particles(_AFTER_VOWEL), _particles(_AFTER_CONSONANT)
+_PARTICLES = [
+    re.compile(f"(?:{_AFTER_ANY}|{first})(?:{_AFTER_ANY}|{_AFTER_VOWEL}|{_AFTER_CONSONANT})*(?![\\w{MARKS}])")
+    for first in (_AFTER_VOWEL, _AFTER_CONSONANT)
+]
 """The rest of a Korean word that is particles, after a vowel and after a consonant."""
 _LONGEST_PARTICLES = 16
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from nmt.errors import DataError, shown
@@ -35,12 +35,12 @@ class Entry:
 
     def with_feature(self, name: str, value: float) -> Entry:
         """The same with one more feature, after the others."""
-        text = f"{self.written} {name}= {value:.6f}".strip()
-        return Entry(self.number, self.text, {**self.features, name: value}, text, self.rest)
+        written = f"{self.written} {name}= {value:.6f}".strip()
+        return replace(self, features={**self.features, name: value}, written=written)
 
     def with_score(self, score: float) -> Entry:
         """The same with another score."""
-        return Entry(self.number, self.text, self.features, self.written, (f"{score:.6f}", *self.rest[1:]))
+        return replace(self, rest=(f"{score:.6f}", *self.rest[1:]))
 
     def line(self) -> str:
         """As it stands in a list, with the end of the line."""
@@ -56,30 +56,27 @@ def read_n_best(lines: Iterable[str], *, name: str) -> Iterator[Entry]:
     """
     last = 0
     for place, line in enumerate(lines, start=1):
-        entry = _entry(line, where=f"{name}, line {place}")
-        if entry.number < last:
-            raise DataError(f"{name}, line {place}: number {entry.number} comes after {last}; numbers must not fall")
-        if entry.number - last > MOST_MISSING:
+        where = f"{name}, line {place}"
+        number, *others = (part.strip() for part in line.split(BAR))
+        if len(others) < 2 or not (number.isascii() and number.isdigit()) or len(number) > 18:
+            raise DataError(
+                f"{where}: not of the form 'number {BAR} text {BAR} name= value ... {BAR} score', Moses' format"
+            )
+        text, written, *rest = others
+        features = _features(written, where=where)
+        previous, last = last, int(number)
+        if last < previous:
+            raise DataError(f"{where}: number {last} comes after {previous}; numbers must not fall")
+        if last - previous > MOST_MISSING:
             left_out = f"more than {MOST_MISSING:,} lines without a translation"
-            raise DataError(f"{name}, line {place}: number {entry.number} comes after {last}: {left_out}")
-        last = entry.number
-        yield entry
+            raise DataError(f"{where}: number {last} comes after {previous}: {left_out}")
+        yield Entry(last, text.replace(ESCAPED, BAR), features, written, tuple(rest))
 
 
 def groups_of(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
     """The translations of each line together."""
     for _, group in groupby(entries, key=lambda entry: entry.number):
         yield list(group)
-
-
-def _entry(line: str, *, where: str) -> Entry:
-    number, *others = (part.strip() for part in line.split(BAR))
-    if len(others) < 2 or not (number.isascii() and number.isdigit()) or len(number) > 18:
-        raise DataError(
-            f"{where}: not of the form 'number {BAR} text {BAR} name= value ... {BAR} score', Moses' format"
-        )
-    text, written, *rest = others
-    return Entry(int(number), text.replace(ESCAPED, BAR), _features(written, where=where), written, tuple(rest))
 
 
 def _features(written: str, *, where: str) -> dict[str, float]:

@@ -14,7 +14,7 @@ from typing import Any
 from nmt.config import component_options
 from nmt.config.located import path_options
 from nmt.config.schema import Config, DataConfig
-from nmt.data.corpus import Corpus, CorpusReport, corpus_folder, new_folder
+from nmt.data.corpus import Corpus, corpus_folder, new_folder
 from nmt.data.demo import write_corpus
 from nmt.data.encoding import Encoder, LengthRule, Tags, encoded_corpus
 from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
@@ -50,11 +50,6 @@ class PreparedData:
     """The reports of all corpora, for people."""
     sides: Sides = Sides()
     """How the training text is split anew in each epoch, if it is."""
-
-    @property
-    def report(self) -> CorpusReport:
-        """The report of the training text."""
-        return self.train.report
 
     @property
     def key(self) -> str:

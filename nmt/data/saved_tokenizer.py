@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from nmt.config import component_options
 from nmt.config.schema import Config
@@ -51,11 +50,6 @@ def load_tokenizer(model_dir: str | Path, config: Config) -> Tokenizer:
 
     Raises CheckpointError naming a file that is missing or does not match its checksum.
     """
-    return _loaded(tokenizer_folder(model_dir), config)
-
-
-def tokenizer_folder(model_dir: str | Path) -> Path:
-    """The tokenizer directory of a run, model or checkpoint; CheckpointError if there is none."""
     model_dir = Path(model_dir)
     folder = model_dir / FOLDER
     if not folder.is_dir() and model_dir.parent.name == "checkpoints":
@@ -66,7 +60,7 @@ def tokenizer_folder(model_dir: str | Path) -> Path:
         check_directory(folder, within=folder.parent)
     except OSError as error:
         raise CheckpointError(f"{folder}: {error.strerror}") from error
-    return folder
+    return _loaded(folder, config)
 
 
 def _loaded(folder: Path, config: Config) -> Tokenizer:
@@ -140,14 +134,14 @@ def _sum(path: Path, folder: Path) -> str:
 
 
 def _read(file: Path) -> Mapping[str, str]:
+    problem = 'expected {"sha256": {NAME: SUM, ...}}'
     try:
-        content: Any = json.loads(read_inside(file, within=file.parent, largest=LARGEST_RECORD))
-        sums = content[_KEY]
+        sums = json.loads(read_inside(file, within=file.parent, largest=LARGEST_RECORD))[_KEY]
         if isinstance(sums, dict) and all(isinstance(value, str) for value in sums.values()):
             return sums
         problem = f"{_KEY} is not a mapping of names to sums"
     except OSError as error:
         raise CheckpointError(f"{file}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError):
-        problem = 'expected {"sha256": {NAME: SUM, ...}}'
+        pass
     raise CheckpointError(f"{file}: not a list of checksums: {problem}")

@@ -51,7 +51,7 @@ class KnownFiles:
 
     def unread_bytes(self, paths: Sequence[Path]) -> int:
         """Bytes of those files that would have to be read."""
-        return sum(_size(path) for path in set(paths) if self._known(path) is None)
+        return sum((file_identity(path) or (0,))[0] for path in set(paths) if self._known(path) is None)
 
     def facts(self, path: Path, *, advance: Advance = no_progress) -> FileFacts:
         """The facts of a file; DataError for one that is not UTF-8 text throughout."""
@@ -145,11 +145,6 @@ def _read_through(path: Path, advance: Callable[[int], object]) -> tuple[str, in
             lines += ended
         decoder.decode(b"", final=True)
         return raw.digest.hexdigest(), lines + (unfinished > 0)
-
-
-def _size(path: Path) -> int:
-    found = file_identity(path)
-    return 0 if found is None else found[0]
 
 
 def _name(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,30 +66,22 @@ def read_vectors(file: Path, tokens: Sequence[str], *, size: int) -> Vectors:
             repeated += 1
             continue
         seen.add(word)
-        values = _values(numbers, file=file, line=number)
+        try:
+            values = np.array(numbers, np.float32)
+        except ValueError:
+            wrong = next(text for text in numbers if not _is_number(text))
+            raise DataError(f"{file}, line {number}: {wrong!r} is not a number") from None
+        if not np.isfinite(values).all():
+            raise DataError(f"{file}, line {number}: a number that is not finite")
         if word in exact:
             found[exact[word]] = values
         lower.update(dict.fromkeys(lowered.get(word, ()), values))
     if not number:
         raise DataError(f"{file}: no line in it; a word and {size} numbers a line are expected")
-    return _in_order({**lower, **found}, size=size, lines=number, repeated=repeated)
-
-
-def _in_order(found: Mapping[int, NDArray[np.float32]], *, size: int, lines: int, repeated: int) -> Vectors:
+    found = {**lower, **found}
     ids = sorted(found)
-    values = np.array([found[i] for i in ids], np.float32).reshape(len(ids), size)
-    return Vectors(np.array(ids, np.int64), values, lines, repeated)
-
-
-def _values(numbers: Sequence[str], *, file: Path, line: int) -> NDArray[np.float32]:
-    try:
-        values = np.array(numbers, np.float32)
-    except ValueError:
-        wrong = next(text for text in numbers if not _is_number(text))
-        raise DataError(f"{file}, line {line}: {wrong!r} is not a number") from None
-    if not np.isfinite(values).all():
-        raise DataError(f"{file}, line {line}: a number that is not finite")
-    return values
+    table = np.array([found[i] for i in ids], np.float32).reshape(len(ids), size)
+    return Vectors(np.array(ids, np.int64), table, number, repeated)
 
 
 def _is_number(text: str) -> bool:

@@ -106,7 +106,7 @@ class Translation(Task):
         text = self.config.data
         pairs = find_pairs(text.train, text.source_language, text.target_language, key="data.train")[:1]
         odd = [line for pair in pairs for line in odd_vocabularies(self.config, data.tokenizer, pair._asdict())]
-        return [*data.report.doubts("train"), *dev, *odd, *doubts]
+        return [*data.train.report.doubts("train"), *dev, *odd, *doubts]
 
     def describe_epoch(self, batches: BatchStream) -> str:
         updates = counted(batches.updates_per_epoch(), "update")
@@ -127,7 +127,7 @@ class Translation(Task):
 
     def keep_facts(self, data: PreparedData, run: Path, *, before: Path | None) -> None:
         earlier = TrainingFacts() if before is None else read_facts(before)
-        several = data.report.several_share
+        several = data.train.report.several_share
         write_facts(
             run,
             TrainingFacts(
@@ -268,7 +268,7 @@ def build_samples(config: Config, data: PreparedData, *, device: torch.device) -
 
 def lines_of(config: Config, data: PreparedData) -> Lines:
     """What decides whether lines are split into sentences, as it will be kept with the model."""
-    known = data.report.several_share
+    known = data.train.report.several_share
     return Lines(config.data.source_language, config.data.target_language, known, data.train.longest_source)
 
 

@@ -68,7 +68,7 @@ def snapshot(folder: str | Path) -> dict[str, tuple[int, int]]:
 
 def test_everything_training_needs(config: Config) -> None:
     data = run(config)
-    assert len(data.train) == data.report.kept == 100
+    assert len(data.train) == data.train.report.kept == 100
     assert data.tokenizer.decode_source(data.train.source(70)) == sentences(100)[70][0]
     assert data.tokenizer.decode_target(data.train.target(99)) == sentences(100)[99][1]
     assert data.train.target(0)[-1] == EOS
@@ -96,7 +96,7 @@ def test_a_second_call_rewrites_nothing(config: Config) -> None:
     second = run(config)
     assert snapshot(config.run_dir) == before
     assert second.train.key == first.train.key
-    assert second.report == first.report
+    assert second.train.report == first.train.report
 
 
 def test_a_run_without_dev_and_test(config: Config) -> None:
@@ -164,7 +164,7 @@ def test_whitespace_text_with_vocabulary_files(config: Config, tmp_path: Path) -
     whitespace = change(config, tokenizer="whitespace", tokenizer_options=options)
     assert planned_sizes(whitespace) == (7, 7)
     data = run(whitespace)
-    assert data.report.source_unknown_share > 0.3
+    assert data.train.report.source_unknown_share > 0.3
     assert "unknown" in data.report_lines[1]
 
 
@@ -203,7 +203,7 @@ def test_the_demo_corpus_is_written_once(config: Config) -> None:
     assert sorted(path.name for path in corpus.iterdir()) == [
         f"{part}.{language}" for part in ("dev", "test", "train") for language in ("de", "en")
     ]
-    assert first.report.kept > 1000
+    assert first.train.report.kept > 1000
     assert first.dev is not None and first.test_text is not None and len(first.test_text.source) > 100
     run(demo)
     assert snapshot(demo.run_dir) == before
@@ -267,8 +267,8 @@ def test_real_text(multi30k: Path, tmp_path: Path) -> None:
         train=str(multi30k / "val"), dev=str(multi30k / "test_2016_flickr"), tokenizer_options={"vocab_size": 2000}
     )
     prepared = prepare(Config(run_dir=str(tmp_path), data=data), tmp_path, progress=False)
-    assert (prepared.report.read, prepared.report.kept) == (1014, 1014)
-    assert prepared.report.source_unknown == prepared.report.target_unknown == 0
+    assert (prepared.train.report.read, prepared.train.report.kept) == (1014, 1014)
+    assert prepared.train.report.source_unknown == prepared.train.report.target_unknown == 0
     assert prepared.dev is not None and prepared.dev_text is not None
     decoded = [prepared.tokenizer.decode_target(prepared.dev.target(i)) for i in range(len(prepared.dev))]
     same = sum(a == b.strip() for a, b in zip(decoded, prepared.dev_text.target, strict=True))
@@ -317,7 +317,7 @@ def test_the_tag_is_the_first_token_of_the_back_translated_sources_alone(folder:
 def test_without_a_tag_it_is_one_more_text(folder: Path) -> None:
     tagged, plain = prepared(config_of(folder)), prepared(config_of(folder, "data.monolingual_tag=null"))
     assert tagged.train.key != plain.train.key
-    assert tagged.report.source_tokens == plain.report.source_tokens + 13
+    assert tagged.train.report.source_tokens == plain.train.report.source_tokens + 13
     assert "train: 13 pairs of these from data.monolingual" in plain.report_lines
 
 
@@ -344,7 +344,7 @@ def test_the_tag_counts_as_a_token_and_makes_no_empty_line_full(folder: Path) ->
     (length,) = {len(sentence) for sentence in prepared(config_of(folder)).tokenizer.encode_source(["the cat"])}
     write(folder / "more", [("", "leer"), ("the cat", "Katze"), (" ", "leer"), ("cat", "Katze")])
     data = prepared(config_of(folder, f"data.max_length={length}", "data.monolingual=" + str(folder / "more")))
-    assert data.train.parts[-1].pairs == 1 and data.report.empty == 2
+    assert data.train.parts[-1].pairs == 1 and data.train.report.empty == 2
     assert data.train.source_lengths[-1] <= length + 1
     cut = prepared(config_of(folder, "data.max_length=1", "data.too_long=truncate"))
     assert {tuple(cut.train.source(row).tolist()) for row in range(60, 68)} == {
