@@ -18,7 +18,6 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from nmt import layers
 from nmt.layers import ATR, GRU, LRN, LSTM, OLRN, SRU, SSRU, MinGRU, MinLSTM, RecurrentLayers
-from nmt.layers import base as layers_base
 from nmt.ops.dropout import Masks, masked_by
 from tests.fake_gpu import FAKE_GPU, pretend_a_gpu
 
@@ -401,12 +400,12 @@ def test_an_empty_batch_has_empty_outputs() -> None:
 def test_each_call_asks_for_the_kernels_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU they run only if they have been found right there; nobody has to ask by hand."""
     asked: list[Any] = []
-    monkeypatch.setattr(layers_base, "verify_operations", lambda keys, *, device: asked.append((keys, device.type)))
-    layers = make(LRN), make(LSTM, bidirectional=False), make(GRU, reset="after")
-    layers[0](tensor(B, T, D))
+    monkeypatch.setattr(layers, "verify_operations", lambda keys, *, device: asked.append((keys, device.type)))
+    each_kind = make(LRN), make(LSTM, bidirectional=False), make(GRU, reset="after")
+    each_kind[0](tensor(B, T, D))
     assert not asked
     pretend_a_gpu(monkeypatch)
-    for each in layers:
+    for each in each_kind:
         each.to(FAKE_GPU)(tensor(B, T, D).to(FAKE_GPU))
     needed = ("bidirectional lrn", "sequence lrn"), ("sequence lstm tanh", "lstm_layer"), ()
     assert asked == [(operations, FAKE_GPU.type) for operations in needed]

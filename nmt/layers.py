@@ -1,4 +1,4 @@
-"""Recurrent layers: shapes as in `torch.nn.GRU`, padded, unbatched or packed; layers, directions, dropout, states."""
+"""Recurrent layers for your own networks, used like `torch.nn.GRU`: see docs/layers.md."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import math
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -13,12 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from nmt import cells
 from nmt.cells.base import Cell, both_directions
 from nmt.errors import near_miss, shown
 from nmt.kernel_check import recurrences, verify_operations
 from nmt.models.parts import Dropout
 from nmt.ops.recurrence import product_type
 from nmt.registry import field_docstrings
+
+__all__ = ["ATR", "GRU", "LRN", "LSTM", "OLRN", "SRU", "SSRU", "MinGRU", "MinLSTM", "RecurrentLayers"]
 
 S = TypeVar("S")
 """The state of a unit: h, Tensor, or h and c, tuple[Tensor, Tensor]."""
@@ -83,7 +87,10 @@ class RecurrentLayers(nn.Module, Generic[S]):
         super().__init__()
         name = type(self).__name__
         for key, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
-            _check_size(size, key=f"{name}: {key}")
+            if isinstance(size, bool) or not isinstance(size, int):
+                raise TypeError(f"{name}: {key}: must be a whole number, not {shown(size)}")
+            if size < 1:
+                raise ValueError(f"{name}: {key}: must be at least 1, not {size}")
         if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
             raise ValueError(f"{name}: dropout: must be a number from 0 to 1, not {shown(dropout)}")
         if dropout and num_layers == 1:
@@ -94,11 +101,13 @@ class RecurrentLayers(nn.Module, Generic[S]):
         self.layer_norm, self.options = layer_norm, self.cell.Options(**options)
         directions = 2 if bidirectional else 1
         widths = [input_size] * directions + [directions * hidden_size] * directions * (num_layers - 1)
-        self.cells = nn.ModuleList(
-            self.cell(width, hidden_size, layer_norm=layer_norm, options=self.options) for width in widths
-        )
+        made = [self.cell(width, hidden_size, layer_norm=layer_norm, options=self.options) for width in widths]
+        self.cells = cast("Sequence[Cell[Any]]", nn.ModuleList(made))
         self.dropouts = nn.ModuleList(Dropout(dropout) for _ in range(num_layers - 1))
-        self._operations = self._needed()
+        alone = tuple(dict.fromkeys(recurrences(self)))
+        both = [key.replace("sequence", "bidirectional") for key in alone if key.startswith("sequence")]
+        self._operations = (*both, *alone) if bidirectional else alone
+        """Those whose checks must pass on a GPU before kernels run there."""
         self.reset_parameters()
         self.to(device=device, dtype=dtype)
 
@@ -108,7 +117,7 @@ class RecurrentLayers(nn.Module, Generic[S]):
         Biases and offsets start at 0, unlike in `torch.nn.GRU`, and the scales of layer norm at 1.
         """
         chosen = 1 / math.sqrt(self.hidden_size) if init_range is None else init_range
-        for cell in self._cells():
+        for cell in self.cells:
             cell.reset_parameters(chosen)
 
     def forward(self, input: Sequences, hx: S | None = None, *, mask: Tensor | None = None) -> tuple[Sequences, S]:
@@ -144,15 +153,14 @@ class RecurrentLayers(nn.Module, Generic[S]):
         if x.is_cuda:
             verify_operations(self._operations, device=x.device)
         last: list[Any] = []
-        cells: Any = self.cells
         for layer in range(self.num_layers):
             if layer:
                 x = self.dropouts[layer - 1](x)
             if not self.bidirectional:
-                x, one = cells[layer].layer(x, first and first[layer], batch.mask)
+                x, one = self.cells[layer].layer(x, first and first[layer], batch.mask)
                 states = [one]
             else:
-                ahead, back = cells[2 * layer : 2 * layer + 2]
+                ahead, back = self.cells[2 * layer : 2 * layer + 2]
                 both = first and first[2 * layer : 2 * layer + 2]
                 x, states = both_directions(ahead, back, x, batch.mask, first=both)
             x = x.to(dtype)  # for fp16 and with layer norm the output of a cell may be fp32
@@ -177,26 +185,10 @@ class RecurrentLayers(nn.Module, Generic[S]):
         rows = [batch.state_rows(part).unbind() for part in given]
         return [self.cell.State(*parts) for parts in zip(*rows, strict=True)]
 
-    def _needed(self) -> tuple[str, ...]:
-        """The operations whose checks must pass on a GPU before kernels run there."""
-        alone = dict.fromkeys(recurrences(self))
-        both = [key.replace("sequence", "bidirectional") for key in alone if key.startswith("sequence")]
-        return (*(both if self.bidirectional else ()), *alone)
-
-    def _cells(self) -> list[Cell[Any]]:
-        return cast("list[Cell[Any]]", list(self.cells))
-
     def extra_repr(self) -> str:
         said = {"num_layers": 1, "batch_first": False, "dropout": 0.0, "bidirectional": False, "layer_norm": False}
         changed = [f"{key}={getattr(self, key)}" for key, usual in said.items() if getattr(self, key) != usual]
         return ", ".join([f"{self.input_size}, {self.hidden_size}", *changed])
-
-
-def _check_size(size: object, *, key: str) -> None:
-    if isinstance(size, bool) or not isinstance(size, int):
-        raise TypeError(f"{key}: must be a whole number, not {shown(size)}")
-    if size < 1:
-        raise ValueError(f"{key}: must be at least 1, not {size}")
 
 
 def _check_options(given: dict[str, Any], kind: type[Any], *, name: str) -> None:
@@ -273,7 +265,12 @@ def read_batch(given: Sequences, mask: Tensor | None, *, width: int, batch_first
         raise ValueError(f"input: {list(given.shape)}, but must be {form} with D = input_size = {width}")
     is_batched = given.dim() == 3
     if mask is not None:
-        mask = _checked_mask(mask, given)
+        if not isinstance(mask, Tensor):
+            raise TypeError(f"mask: must be a tensor, not {type(mask).__name__}")
+        if mask.shape != given.shape[:-1]:
+            wanted = f"must be {list(given.shape[:-1])}, true at values, for input {list(given.shape)}"
+            raise ValueError(f"mask: {list(mask.shape)}, but {wanted}")
+        mask = mask.to(given.device).bool()
     if not is_batched:
         x, mask = given.unsqueeze(0), None if mask is None else mask.unsqueeze(0)
     elif batch_first:
@@ -287,15 +284,6 @@ def read_batch(given: Sequences, mask: Tensor | None, *, width: int, batch_first
     return Batch(x=x, mask=mask, batch_first=batch_first, is_batched=is_batched)
 
 
-def _checked_mask(mask: Tensor, given: Tensor) -> Tensor:
-    if not isinstance(mask, Tensor):
-        raise TypeError(f"mask: must be a tensor, not {type(mask).__name__}")
-    if mask.shape != given.shape[:-1]:
-        wanted = f"must be {list(given.shape[:-1])}, true at values, for input {list(given.shape)}"
-        raise ValueError(f"mask: {list(mask.shape)}, but {wanted}")
-    return mask.to(given.device).bool()
-
-
 def _unpacked(given: PackedSequence) -> Batch:
     """The batch of a packed sequence; rows are in packed order, the longest first."""
     sizes = given.batch_sizes  # on the CPU, [T]: how many sequences have a value at each time step
@@ -306,3 +294,125 @@ def _unpacked(given: PackedSequence) -> Batch:
     x = flat.view(length, rows, -1).transpose(0, 1)
     mask = None if bool(has_value.all()) else has_value.t().contiguous().to(given.data.device)
     return Batch(x=x, mask=mask, packed=given, places=places)
+
+
+class ATR(RecurrentLayers[Tensor]):
+    """With the activation `output` the last state, h, differs from the last output, tanh(h)."""
+
+    cell = cells.ATR
+
+
+class GRU(RecurrentLayers[Tensor]):
+    """With `reset="after"` its equations are those of `torch.nn.GRU`. No kernel supports this."""
+
+    cell = cells.GRU
+
+    @classmethod
+    def from_torch(cls, other: nn.GRU) -> GRU:
+        """A GRU with `reset="after"` that computes the same as `other`, with copies of its weights.
+
+        Raises ValueError if b_in of `other`, the bias of the input product in g, is not 0: this GRU has no such bias.
+        """
+        same = cls(**_sizes(other), reset="after")
+        for cell, parts in zip(same.cells, _parts_of(other, gates=3), strict=True):
+            (r, z, g), (u_r, u_z, v), (b_ir, b_iz, b_in), (b_hr, b_hz, d) = parts
+            if bool(b_in.any()):
+                raise ValueError(
+                    "GRU: from_torch: bias b_in is not 0 in this nn.GRU; the products of the input have no bias here"
+                )
+            _set(
+                cell,
+                input_weight=(z, r, g),
+                recurrent_weight=(u_z, u_r),
+                recurrent_bias=(b_iz + b_hz, b_ir + b_hr),
+                candidate_weight=(v,),
+                candidate_bias=(d,),
+            )
+        return same
+
+
+class LRN(RecurrentLayers[Tensor]):
+    """No bias and no product of the state: the products of the input are computed at once for the whole sequence."""
+
+    cell = cells.LRN
+
+
+class LSTM(RecurrentLayers[tuple[Tensor, Tensor]]):
+    """The equations of `torch.nn.LSTM`, whose two biases are one here; see `from_torch`. States are pairs (h, c).
+
+    No kernel supports `peepholes`, nor `output_activation="identity"`.
+    """
+
+    cell = cells.LSTM
+
+    @classmethod
+    def from_torch(cls, other: nn.LSTM) -> LSTM:
+        """An LSTM that computes the same as `other`, with copies of its weights.
+
+        Raises ValueError if `other` has projections (proj_size), which this LSTM does not support.
+        """
+        if other.proj_size:
+            raise ValueError(
+                f"LSTM: from_torch: proj_size is {other.proj_size} in this nn.LSTM; there are no projections here"
+            )
+        same = cls(**_sizes(other))
+        for cell, (inputs, recurrent, *both) in zip(same.cells, _parts_of(other, gates=4), strict=True):
+            biases = tuple(a + b for a, b in zip(*both, strict=True))
+            gates = {"input_weight": inputs, "recurrent_weight": recurrent, "recurrent_bias": biases}
+            _set(cell, **{name: (i, f, o, g) for name, (i, f, g, o) in gates.items()})  # torch has i, f, g, o
+        return same
+
+
+class MinGRU(RecurrentLayers[Tensor]):
+    """No product of the state: the products of the input are computed at once for the whole sequence."""
+
+    cell = cells.MinGRU
+
+
+class MinLSTM(RecurrentLayers[Tensor]):
+    """No product of the state, which is one tensor, h: the products of the input are computed at once."""
+
+    cell = cells.MinLSTM
+
+
+class OLRN(RecurrentLayers[Tensor]):
+    """No product of the state: the products of the input are computed at once for the whole sequence."""
+
+    cell = cells.OLRN
+
+
+class SRU(RecurrentLayers[tuple[Tensor, Tensor]]):
+    """States are pairs (h, c), as for an LSTM; of the initial states only c is read."""
+
+    cell = cells.SRU
+
+
+class SSRU(RecurrentLayers[tuple[Tensor, Tensor]]):
+    """States are pairs (h, c), as for an LSTM; of the initial states only c is read."""
+
+    cell = cells.SSRU
+
+
+def _parts_of(other: nn.RNNBase, *, gates: int) -> Iterator[list[tuple[Tensor, ...]]]:
+    """For each layer and direction, in the order of the states: input matrix, recurrent matrix and the biases of both
+    products, each split by gates."""
+    zeros = next(other.parameters()).new_zeros(gates * other.hidden_size)
+    for layer in range(other.num_layers):
+        for end in ("", "_reverse")[: 1 + other.bidirectional]:
+            weights = [getattr(other, f"weight_{kind}_l{layer}{end}") for kind in ("ih", "hh")]
+            biases = [getattr(other, f"bias_{kind}_l{layer}{end}") if other.bias else zeros for kind in ("ih", "hh")]
+            yield [tensor.chunk(gates) for tensor in (*weights, *biases)]
+
+
+def _sizes(other: nn.RNNBase) -> dict[str, Any]:
+    """The arguments with which layers here have the sizes, device and type of `other`."""
+    names = ("input_size", "hidden_size", "num_layers", "batch_first", "dropout", "bidirectional")
+    weight = next(other.parameters())
+    return {**{name: getattr(other, name) for name in names}, "device": weight.device, "dtype": weight.dtype}
+
+
+@torch.no_grad()
+def _set(cell: nn.Module, **parts: tuple[Tensor, ...]) -> None:
+    """Copy parts, one above the other, into the parameters of these names."""
+    for name, tensors in parts.items():
+        cell.get_parameter(name).copy_(torch.cat(tensors))
