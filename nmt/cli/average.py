@@ -42,10 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     from nmt.training import average
 
     check_output(arguments.output, model=arguments.run)
-    if arguments.last is not None:
-        checkpoints = average.last_checkpoints(arguments.run, arguments.last)
-    else:
-        checkpoints = average.best_checkpoints(arguments.run, arguments.best)
+    best = arguments.last is None
+    checkpoints = average.chosen_checkpoints(arguments.run, arguments.best if best else arguments.last, best=best)
     average.average_checkpoints(checkpoints, arguments.output, run=arguments.run)
     print(f"averaged {', '.join(path.name for path in checkpoints)} of {arguments.run} into {arguments.output}")
     return 0

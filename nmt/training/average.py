@@ -70,8 +70,12 @@ def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
         read_shapes(file)  # which says what is wrong with a damaged one
     with contextlib.ExitStack() as stack:
         readers = [_opened(file, stack) for file in files]
-        names = _common_names(files, [set(reader.keys()) for reader in readers])
-        return {name: _mean(name, files, [reader.get_tensor(name) for reader in readers]) for name in names}
+        names = set(readers[0].keys())
+        for file, reader in zip(files, readers, strict=True):
+            if different := sorted(names.symmetric_difference(reader.keys())):
+                shown = ", ".join(different[:5]) + (", ..." if len(different) > 5 else "")
+                raise CheckpointError(f"{file}: another model than {files[0]}; not in both: {shown}")
+        return {name: _mean(name, files, [reader.get_tensor(name) for reader in readers]) for name in sorted(names)}
 
 
 def _opened(file: Path, stack: contextlib.ExitStack) -> Any:
@@ -83,44 +87,23 @@ def _opened(file: Path, stack: contextlib.ExitStack) -> Any:
     return parsed(file, lambda: stack.enter_context(safe_open(path_of(stream), framework="pt")))
 
 
-def last_checkpoints(run: Path, count: int) -> list[Path]:
-    """The newest `count` checkpoints of a run, oldest first; CheckpointError where there are fewer."""
-    steps = _steps(run)
-    if len(steps) < count:
-        kept = f"training.keep_last sets how many are kept; existing: {_names(steps)}"
-        raise CheckpointError(f"{run}: --last {count}: only {counted(len(steps), 'checkpoint')}; {kept}")
-    return [run_layout.step_dir(run, step) for step in steps[-count:]]
+def chosen_checkpoints(run: Path, count: int, *, best: bool) -> list[Path]:
+    """The newest `count` checkpoints of a run, or the best by validation, oldest first.
 
-
-def best_checkpoints(run: Path, count: int) -> list[Path]:
-    """The best `count` checkpoints of a run by validation, oldest first; CheckpointError where there are fewer."""
-    _steps(run)
-    steps = run_layout.best_steps(run)
-    if len(steps) < count:
-        kept = "training.keep_best sets how many are kept"
-        there = f"; existing: {_names(steps)}" if steps else ""
-        raise CheckpointError(f"{run}: --best {count}: only {len(steps)} validated checkpoints; {kept}{there}")
-    return [run_layout.step_dir(run, step) for step in sorted(steps[:count])]
-
-
-def _steps(run: Path) -> list[int]:
+    Raises CheckpointError where there are fewer.
+    """
     steps = run_layout.checkpoint_steps(run)
     if not steps:
         raise CheckpointError(f"{run}: not a run directory with checkpoints (checkpoints/step-N/{run_layout.WEIGHTS})")
-    return steps
-
-
-def _names(steps: Sequence[int]) -> str:
-    return ", ".join(f"step-{step}" for step in steps)
-
-
-def _common_names(files: Sequence[Path], names: Sequence[set[str]]) -> list[str]:
-    for file, found in zip(files, names, strict=True):
-        different = sorted(found ^ names[0])
-        if different:
-            shown = ", ".join(different[:5]) + (", ..." if len(different) > 5 else "")
-            raise CheckpointError(f"{file}: another model than {files[0]}; not in both: {shown}")
-    return sorted(names[0])
+    wanted = f"{run}: --{'best' if best else 'last'} {count}"
+    if best:
+        steps = run_layout.best_steps(run)
+    if len(steps) < count:
+        few = f"{len(steps)} validated checkpoints" if best else counted(len(steps), "checkpoint")
+        there = f"; existing: {', '.join(f'step-{step}' for step in steps)}" if steps else ""
+        key = "training.keep_best" if best else "training.keep_last"
+        raise CheckpointError(f"{wanted}: only {few}; {key} sets how many are kept{there}")
+    return [run_layout.step_dir(run, step) for step in sorted(steps[:count] if best else steps[-count:])]
 
 
 def _mean(name: str, files: Sequence[Path], tensors: Sequence[Tensor]) -> Tensor:

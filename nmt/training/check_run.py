@@ -6,9 +6,11 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from torch import Tensor
 
@@ -45,7 +47,7 @@ class CheckedCheckpoint:
     readable: bool = True
     """Its files can be read at this moment; what is not readable may be good."""
     problems: tuple[str, ...] = ()
-    keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
     """Which encoded text it was trained (`train`) and validated (`dev`) on."""
 
 
@@ -82,13 +84,23 @@ def check_checkpoint(
     except UnreadableError as error:
         problems.append(str(error))
         readable = False
-        weights = _weights_alone(path, expected)  # enough to translate, as with nmt-average's output
+        with suppress(CheckpointError):  # which has been reported; enough to translate, as with nmt-average's output
+            if expected is None or not weight_differences(expected, read_shapes(path / run_layout.WEIGHTS)):
+                weights = read_weights(path / run_layout.WEIGHTS)
     except NmtError as error:
         problems.append(str(error))
-    wrong = [] if weights is None else _weight_problems(weights, expected)
+    wrong = []
+    if weights is not None:
+        wrong = [*(weight_differences(expected, weights) if expected is not None else ()), *not_finite(weights)]
     problems += [f"{path / run_layout.WEIGHTS}: {problem}" for problem in wrong]
     fits = weights is not None and expected is not None and not wrong
-    other = _config_problems(path / run_layout.CONFIG, config, plugins)
+    own, other = path / run_layout.CONFIG, []
+    if config is not None and is_file(own):  # without one of its own the checkpoint goes by the run's
+        try:
+            found = changes(anchored(load_saved(own, plugins)), anchored(config))
+            other = [f"{own}: not the run's: {change}" for change in found if change.fixed]
+        except NmtError as error:
+            other = one_line_each(error)
     return CheckedCheckpoint(
         step=step,
         resumable=resumable and fits and config is not None and not other,
@@ -109,31 +121,6 @@ def _state_problems(state: dict[str, Any], *, step: int) -> list[str]:
     if progress["step"] != step:
         return [f"belongs to step {progress['step']}, but the directory is named step-{step}"]
     return not_finite(trained_weights(state))
-
-
-def _weights_alone(path: Path, expected: Mapping[str, Tensor] | None) -> dict[str, Tensor] | None:
-    try:
-        if expected is not None and weight_differences(expected, read_shapes(path / run_layout.WEIGHTS)):
-            return None
-        return read_weights(path / run_layout.WEIGHTS)
-    except CheckpointError:  # the checkpoint's problem has been reported
-        return None
-
-
-def _weight_problems(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor] | None) -> list[str]:
-    found = [] if expected is None else weight_differences(expected, weights)
-    return [*found, *not_finite(weights)]
-
-
-def _config_problems(file: Path, config: Config | None, plugins: Sequence[str]) -> list[str]:
-    """Why the configuration stored with the weights differs from the run's."""
-    if config is None or not is_file(file):  # without one of its own the checkpoint goes by the run's
-        return []
-    try:
-        own = load_saved(file, plugins)
-    except NmtError as error:
-        return one_line_each(error)
-    return [f"{file}: not the run's: {change}" for change in changes(anchored(own), anchored(config)) if change.fixed]
 
 
 def one_line_each(error: NmtError) -> list[str]:
@@ -202,7 +189,13 @@ def check_run(run: Path, *, plugins: Sequence[str] = ()) -> RunCheck:
     _ranking(found)
     found.problems += _log_problems(run, last=run_layout.last_step(run))
     if config is not None:
-        _corpora(found, config)
+        # All encoded text, even if it was verified before.
+        keys = {name: {row.keys[name] for row in found.checkpoints if name in row.keys} for name in ("train", "dev")}
+        for folder in corpora_of(config.data, run, keys=keys):
+            try:
+                Corpus(folder).verified(anew=True)
+            except DataError as error:
+                found.problems.append(f"{error}; the next start of nmt-train encodes this text again")
         try:
             check_files(task_of(config))
         except NmtError as error:
@@ -236,12 +229,11 @@ def _leftovers(found: RunCheck) -> None:
             found.notes.append(_about_damaged(path, spare=found.resume is not None))
         elif path.name.startswith((".writing-", ".replaced-", ".deleting-")):
             found.notes.append(f"{path}: unfinished, by a process that was killed or is at work")
-    if not found.checkpoints:
-        if run_layout.set_aside(found.run):
-            folder = run_layout.checkpoints_dir(found.run)
-            found.problems.append(f"{folder}: all checkpoints are set aside: nmt-train starts only with --overwrite")
-        else:
-            found.notes.append("no complete checkpoint yet: training starts from the beginning")
+    if not found.checkpoints and run_layout.set_aside(found.run):
+        folder = run_layout.checkpoints_dir(found.run)
+        found.problems.append(f"{folder}: all checkpoints are set aside: nmt-train starts only with --overwrite")
+    elif not found.checkpoints:
+        found.notes.append("no complete checkpoint yet: training starts from the beginning")
 
 
 def _about_damaged(path: Path, *, spare: bool) -> str:
@@ -276,16 +268,6 @@ def _ranking(found: RunCheck) -> None:
         found.problems.append(f"{file}: names step {step}, which has no checkpoint")
 
 
-def _corpora(found: RunCheck, config: Config) -> None:
-    """All encoded text, even if it was verified before."""
-    keys = {name: {row.keys[name] for row in found.checkpoints if name in row.keys} for name in ("train", "dev")}
-    for folder in corpora_of(config.data, found.run, keys=keys):
-        try:
-            Corpus(folder).verified(anew=True)
-        except DataError as error:
-            found.problems.append(f"{error}; the next start of nmt-train encodes this text again")
-
-
 def _log_problems(run: Path, *, last: int | None) -> list[str]:
     """What is wrong with log.jsonl; `last` is the newest checkpoint's step."""
     path = run / EVENTS
@@ -294,17 +276,13 @@ def _log_problems(run: Path, *, last: int | None) -> list[str]:
     try:
         with open_model_file(path) as stream:
             check_size(stream, largest=LARGEST_LOG)
-            return [f"{path}{problem}" for problem in _line_problems(_lines(stream), last=last)]
+            # A line that is too long is taken for several, so that memory stays bounded.
+            lines = iter(partial(stream.readline, _LONGEST_LINE), b"")
+            return [f"{path}{problem}" for problem in _line_problems(lines, last=last)]
     except RefusedError as error:
         return [f"{path}: {error.strerror}"]
     except OSError as error:
         return [f"{path}: cannot be read now: {reason(error)}"]
-
-
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """The lines of a log; one that is too long is taken for several, so that memory stays bounded."""
-    while line := stream.readline(_LONGEST_LINE):
-        yield line
 
 
 def _line_problems(lines: Iterator[bytes], *, last: int | None) -> Iterator[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +28,7 @@ from nmt.files import (
     reason,
     sums_text,
     sync,
+    unused_name,
     write_file,
 )
 from nmt.interop import run_layout
@@ -69,7 +69,10 @@ def read_checkpoint(path: Path, *, must_be_finite: bool = True, largest: int | N
     if not is_there(path / run_layout.TRAINING_STATE):
         # Translating needs none; and a file server that fails may have lost it for this moment only.
         raise UnreadableError(f"{path}: has no {run_layout.TRAINING_STATE}; nothing has been changed")
-    sums = _read_sums(path / run_layout.SUMS)
+    file = path / run_layout.SUMS
+    sums = read_sums(read_file(file, largest=LARGEST_RECORD)) if is_there(file) else {}  # older versions wrote none
+    if sums is None:
+        raise DamagedError(f"{path}: damaged checkpoint: {file.name} is not a list of checksums")
     largest_state = None if largest is None else _STATES * largest
     state = _read_state(path / run_layout.TRAINING_STATE, sums, largest=largest_state)
     written = state.get(FORMAT)
@@ -93,16 +96,6 @@ def trained_weights(state: dict[str, Any]) -> dict[str, Tensor]:
     """The weights in a training state: there are some where it is their moving average that is saved as weights."""
     weights: dict[str, Tensor] = state.get("updater", {}).get("trained_weights", {})
     return weights
-
-
-def _read_sums(file: Path) -> dict[str, str]:
-    """The checksums of a checkpoint by the names of its files; none in one of an older version."""
-    if not is_there(file):
-        return {}
-    sums = read_sums(read_file(file, largest=LARGEST_RECORD))
-    if sums is None:
-        raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} is not a list of checksums")
-    return sums
 
 
 def _read_state(file: Path, sums: Mapping[str, str], *, largest: int | None) -> dict[str, Any]:
@@ -138,7 +131,14 @@ def write_arrays(folder: Path, *, weights: dict[str, Tensor], state: dict[str, A
     sums = {run_layout.WEIGHTS: hashlib.sha256(content).hexdigest()}
     del content
     record = {**state, FORMAT: STATE_FORMAT, DIGEST: sums[run_layout.WEIGHTS]}
-    sums[run_layout.TRAINING_STATE] = _write_state(folder / run_layout.TRAINING_STATE, record)
+    path = folder / run_layout.TRAINING_STATE
+    with naming(path), path.open("wb") as stream:
+        output = _Output(stream)
+        torch.save(record, output)  # type: ignore[arg-type]
+        output.check()
+        stream.flush()
+        os.fsync(stream.fileno())
+    sums[path.name] = output.digest.hexdigest()
     write_file(folder / run_layout.SUMS, sums_text(sums))
 
 
@@ -165,23 +165,12 @@ class _Output:
         return len(block)
 
     def flush(self) -> None:
-        """Do nothing; `_write_state` does it in the end."""
+        """Do nothing; the writer does it in the end."""
 
     def check(self) -> None:
         """Raise the first error."""
         if self._error is not None:
             raise self._error
-
-
-def _write_state(path: Path, record: dict[str, Any]) -> str:
-    """Write a training state; return its SHA-256. An OSError names the file."""
-    with naming(path), path.open("wb") as stream:
-        output = _Output(stream)
-        torch.save(record, output)  # type: ignore[arg-type]
-        output.check()
-        stream.flush()
-        os.fsync(stream.fileno())
-    return output.digest.hexdigest()
 
 
 class CheckpointStore:
@@ -202,9 +191,21 @@ class CheckpointStore:
         target = run_layout.step_dir(self.run, step)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with _whole_directory(target) as temporary:
+            with new_directory(target) as temporary:
                 write_arrays(temporary, weights=weights, state=state)
                 write_file(temporary / run_layout.CONFIG, self._config_text.encode())
+                sync(temporary)
+                old = target.with_name(f".replaced-{target.name}")
+                if is_folder(target):  # saved again at the same step, say with another validation
+                    target.rename(old)
+                try:
+                    temporary.rename(target)
+                except BaseException:
+                    if is_folder(old):
+                        old.rename(target)
+                    raise
+                shutil.rmtree(old, ignore_errors=True)
+                sync(target.parent)
             self.write_ranking(ranking)
         except (OSError, MemoryError, RuntimeError, safetensors.SafetensorError) as error:
             raise CheckpointError(
@@ -237,7 +238,10 @@ class CheckpointStore:
             try:
                 return read_checkpoint(path)
             except DamagedError as error:
-                aside = _free_name(path.with_name(f"{run_layout.ASIDE}{path.name}"))
+                aside, number = path.with_name(f"{run_layout.ASIDE}{path.name}"), 1
+                while os.path.lexists(aside):
+                    number += 1
+                    aside = path.with_name(f"{run_layout.ASIDE}{path.name}-{number}")
                 path.rename(aside)
                 warn(f"{error}; set aside as {aside.name}, trying the one before")
         if run_layout.set_aside(self.run):
@@ -263,7 +267,7 @@ class CheckpointStore:
             if step not in keep:
                 # Renamed first: a half deleted directory must not look like a checkpoint.
                 path = run_layout.step_dir(self.run, step)
-                doomed = _free_name(path.with_name(f".deleting-{path.name}"))
+                doomed = unused_name(path, prefix=".deleting-")
                 path.rename(doomed)
                 shutil.rmtree(doomed, ignore_errors=True)
         if any(step not in keep for step in steps):
@@ -295,35 +299,7 @@ class ReadOnlyCheckpoints(CheckpointStore):
         """Write nothing."""
 
 
-@contextlib.contextmanager
-def _whole_directory(target: Path) -> Iterator[Path]:
-    """A directory to fill, which takes the name `target` once the block ends without an error."""
-    with new_directory(target) as temporary:
-        yield temporary
-        sync(temporary)
-        if is_folder(target):  # saved again at the same step, say with another validation
-            old = target.with_name(f".replaced-{target.name}")
-            target.rename(old)
-            try:
-                temporary.rename(target)
-            except BaseException:
-                old.rename(target)
-                raise
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            temporary.rename(target)
-        sync(target.parent)
-
-
 def _place(error: BaseException, target: Path) -> Path:
     """Which file it is that could not be written, by the name that it would have had."""
     name = getattr(error, "filename", None)
     return target / Path(name).name if name and Path(name).parent.name.startswith(".writing-") else Path(name or target)
-
-
-def _free_name(path: Path) -> Path:
-    free, number = path, 1
-    while os.path.lexists(free):
-        number += 1
-        free = path.with_name(f"{path.name}-{number}")
-    return free

@@ -28,7 +28,7 @@ from nmt.training.callbacks import End, Start, stop_of
 from nmt.training.checkpoint import Loaded, OtherVersionError, read_checkpoint
 from nmt.training.distributed import World, check_same
 from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events, warnings_in
-from nmt.training.run_dir import LOCK, NEW, Change, KeptTranslations, check_resumable, locked, move_aside
+from nmt.training.run_dir import LOCK, NEW, Change, check_resumable, locked, move_aside, rewind_translations
 from nmt.training.setup import (
     build_checkpoints,
     build_ranking,
@@ -181,7 +181,7 @@ def _begin(
     step, validated = trainer.progress.step, trainer.progress.validated_step == trainer.progress.step
     undone, again = log.rewind(step, validated=validated), 0
     if world.is_main:
-        again = KeptTranslations(run).rewind(step, validated=validated)
+        again = rewind_translations(run, step, validated=validated)
         write_config(run / run_layout.CONFIG, anchored(task.config))
         if not has_checksums(run / run_layout.TOKENIZER):  # made by an older version
             write_checksums(run / run_layout.TOKENIZER)

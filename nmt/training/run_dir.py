@@ -7,8 +7,7 @@ import dataclasses
 import errno
 import fcntl
 import os
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,43 +46,35 @@ def locked(run: Path) -> Iterator[None]:
         raise CheckpointError(f"{run}: cannot be used as run directory: {reason(error)}") from error
     try:
         _take(descriptor, run)
-        _say_who(descriptor, run)
         remove_leftovers(str(run), prefix=NEW)
         try:
             yield
         finally:
-            _remove_if_unused(run)
+            # A mistake that shows before anything is written should not leave a directory behind.
+            with contextlib.suppress(OSError):
+                if [entry.name for entry in run.iterdir()] == [LOCK]:
+                    (run / LOCK).unlink()
+                    run.rmdir()
     finally:
         with contextlib.suppress(OSError):  # of what has been written already
             os.close(descriptor)
 
 
-def _say_who(descriptor: int, run: Path) -> None:
+def _take(descriptor: int, run: Path) -> None:
+    """Lock the open file, and write into it which process has the lock."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            raise CheckpointError(f"{run}: another process (pid {holder}) is training in this directory") from error
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):  # without locks training must still be possible
+            raise CheckpointError(f"{run / LOCK}: cannot be locked: {reason(error)}") from error
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
     except OSError as error:
         raise CheckpointError(f"{run / LOCK}: cannot be written: {reason(error)}") from error
-
-
-def _remove_if_unused(run: Path) -> None:
-    """A mistake that shows before anything is written should not leave a directory behind."""
-    with contextlib.suppress(OSError):
-        if [entry.name for entry in run.iterdir()] == [LOCK]:
-            (run / LOCK).unlink()
-            run.rmdir()
-
-
-def _take(descriptor: int, run: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP):
-            return  # a file system without locks: training there must still be possible
-        if error.errno not in (errno.EAGAIN, errno.EACCES):
-            raise CheckpointError(f"{run / LOCK}: cannot be locked: {reason(error)}") from error
-        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-        raise CheckpointError(f"{run}: another process (pid {holder}) is training in this directory") from error
 
 
 def move_aside(run: Path) -> Path:
@@ -153,36 +144,23 @@ def check_resumable(old: Config, new: Config, *, run: Path) -> list[Change]:
     return [change for change in found if change.key != "run_dir"]
 
 
-TRANSLATIONS = "validation"
+def kept_translations(run: Path, step: int | str) -> Path:
+    """The file with a line for each translated line of the validation text, in its order, of this step's validation."""
+    return run / "validation" / f"step-{step}.txt"
 
 
-@dataclass(frozen=True)
-class KeptTranslations:
-    """The files step-N.txt of a run, a line for each translated line of the validation text, in its order."""
+def rewind_translations(run: Path, step: int, *, validated: bool) -> int:
+    """Delete the translations of later steps, which will be repeated; return how many.
 
-    run: Path
-
-    def write(self, step: int, lines: Sequence[str]) -> Path:
-        """Write the translations of this step's validation atomically; DataError if that is not possible."""
-        path = self.run / TRANSLATIONS / f"step-{step}.txt"
-        write_lines(path, lines)
-        return path
-
-    def rewind(self, step: int, *, validated: bool) -> int:
-        """Delete the translations of later steps, which will be repeated; return how many.
-
-        The translations of `step` itself are kept if it is `validated`, and otherwise repeated, too.
-        """
-        undone = [path for number, path in self._files() if number > step or (number == step and not validated)]
-        for path in undone:
+    The translations of `step` itself are kept if it is `validated`, and otherwise repeated, too.
+    """
+    pattern, undone = kept_translations(run, "*"), 0
+    for path in pattern.parent.glob(pattern.name):
+        number = path.stem.removeprefix("step-")
+        if number.isdecimal() and (int(number) > step or (int(number) == step and not validated)):
             path.unlink(missing_ok=True)
-        return len(undone)
-
-    def _files(self) -> list[tuple[int, Path]]:
-        found = (
-            (re.fullmatch(r"step-(\d+)\.txt", path.name), path) for path in (self.run / TRANSLATIONS).glob("step-*.txt")
-        )
-        return [(int(match[1]), path) for match, path in found if match]
+            undone += 1
+    return undone
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

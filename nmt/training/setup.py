@@ -28,7 +28,6 @@ from nmt.training.distributed import World
 from nmt.training.ema import EMA, PlateauAverage
 from nmt.training.logs import RunLog
 from nmt.training.losses import Loss
-from nmt.training.run_dir import KeptTranslations
 from nmt.training.state import Ranking, conditions
 from nmt.training.stopping import Budget, Limits
 from nmt.training.task import Prepared, Task
@@ -65,7 +64,7 @@ def build_trainer(
         save_every=training.save_every,
         ranking=build_ranking(task, data.dev_facts),
         data_key=data.key,
-        kept=KeptTranslations(run) if config.evaluation.keep_translations else None,
+        keeps_translations=config.evaluation.keep_translations,
         samples=task.build_samples(data, device=world.device),
         callbacks=Callbacks(choices(training.callbacks), is_main=world.is_main),
     )

@@ -17,7 +17,7 @@ from nmt.training.checkpoint import CheckpointStore, Loaded
 from nmt.training.distributed import World, check_same
 from nmt.training.doubts import equal_translations, inspect
 from nmt.training.logs import SAMPLE_HANG, ProgressBar, RunLog, memory_mb
-from nmt.training.run_dir import KeptTranslations
+from nmt.training.run_dir import kept_translations, write_lines
 from nmt.training.state import (
     Interval,
     Progress,
@@ -66,8 +66,8 @@ class Trainer:
     ranking: Ranking
     data_key: str
     """Digest of the encoded training text, by which a resumed run detects changes."""
-    kept: KeptTranslations | None = None
-    """Where the translations of validations are kept, if they are."""
+    keeps_translations: bool = False
+    """Whether the translations of validations are kept in the run."""
     samples: TrainingSamples | None = None
     """Translates some training text between validations, if that is asked for."""
     callbacks: Callbacks = field(default_factory=Callbacks)
@@ -367,8 +367,9 @@ class Trainer:
         details: dict[str, Any] = {"signatures": result.signatures, "samples": result.samples}
         self.count_cpu()
         kept = None
-        if self.kept is not None and self.world.is_main:
-            kept = self.kept.write(self.progress.step, result.translations)
+        if self.keeps_translations and self.world.is_main:
+            kept = kept_translations(self.checkpoints.run, self.progress.step)
+            write_lines(kept, result.translations)
             details |= {"translations": kept.name, "translated": len(result.translations)}
         details |= counts(result.not_finite, result.at_limit)
         if result.chance is not None:

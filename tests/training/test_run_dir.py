@@ -11,7 +11,7 @@ import pytest
 from nmt.cli import translate
 from nmt.config import Config, load_config
 from nmt.errors import ConfigError, DataError
-from nmt.training.run_dir import KeptTranslations, check_resumable, write_lines
+from nmt.training.run_dir import check_resumable, kept_translations, rewind_translations, write_lines
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 from tests.training.test_checkpoint import largest_file
 
@@ -50,13 +50,12 @@ def test_each_validation_leaves_its_translations_also_after_a_kill(
 
 
 def test_rewinding_leaves_what_is_valid_and_what_is_none_of_its_files(tmp_path: Path) -> None:
-    kept = KeptTranslations(tmp_path)
-    assert kept.rewind(0, validated=False) == 0
+    assert rewind_translations(tmp_path, 0, validated=False) == 0
     for step in (2, 4, 6):
-        kept.write(step, ["eins", "", "zwei"])
+        write_lines(kept_translations(tmp_path, step), ["eins", "", "zwei"])
     (tmp_path / "validation/step-9.txt.mine").touch()
-    assert kept.rewind(4, validated=True) == 1
-    assert kept.rewind(4, validated=False) == 1
+    assert rewind_translations(tmp_path, 4, validated=True) == 1
+    assert rewind_translations(tmp_path, 4, validated=False) == 1
     assert files(tmp_path) == {"step-2.txt": "eins\n\nzwei\n", "step-9.txt.mine": ""}
 
 
