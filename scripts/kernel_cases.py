@@ -124,27 +124,26 @@ def atr_cases() -> Iterator[Case]:
     """ATR over whole sequences."""
     import torch
 
-    from nmt.ops.atr.kernels import atr_backward_kernel, atr_forward_kernel
-    from nmt.ops.atr.triton import FP32_PRODUCTS, REGISTERS, STAGES, programs_each, tile_rule
+    from nmt.ops.atr import triton as atr
 
     usual = {"GATES": "twin", "TANH_CANDIDATE": False, "TANH_STATE": False, "MASKED": True, "REVERSE": 0}
-    usual |= {"NORMALIZED": False, "SUMS": True, "REST": True, "PERSISTENT": True, "PRECISION": FP32_PRODUCTS}
+    usual |= {"NORMALIZED": False, "SUMS": True, "REST": True, "PERSISTENT": True, "PRECISION": atr.FP32_PRODUCTS}
     for storage, (purpose, hidden, own) in itertools.product(STORAGES, ATR_FORMS):
         if storage == "fp32" and (purpose, hidden, own) not in ATR_FORMS[:ATR_SIZES]:
             continue
         dtype = torch.bfloat16 if storage == "bf16" else torch.float32
-        tiles = tile_rule(torch.empty(1, hidden, hidden, dtype=dtype, device="meta"), batch=64)
+        tiles = atr.tile_rule(torch.empty(1, hidden, hidden, dtype=dtype, device="meta"), batch=64)
         constants = {**usual, **own, "H": hidden, "BM": tiles.rows, "BN": tiles.columns, "KC": tiles.depth}
         form = f"{purpose}: H {hidden}, {tiles.rows} x {tiles.columns} x {tiles.depth}, {tiles.warps} warps"
         normalized, persistent = constants["NORMALIZED"], constants["PERSISTENT"]
         types = dict.fromkeys(("p_weight", "p_states", "p_dq", "p_du"), f"*{storage}")
         types["p_product"] = "*fp32" if normalized else f"*{storage}"
-        options = {"num_stages": STAGES, "launch_cooperative_grid": persistent, "maxnreg": REGISTERS}
-        each = programs_each(hidden, tiles, shared=HOPPER_SHARED, element_size=dtype.itemsize) if persistent else 1
+        options = {"num_stages": atr.STAGES, "launch_cooperative_grid": persistent, "maxnreg": atr.REGISTERS}
+        each = atr.programs_each(hidden, tiles, shared=HOPPER_SHARED, element_size=dtype.itemsize) if persistent else 1
         absent = set() if normalized else {"p_scale", "p_sums", "p_factor"}
         absent |= set() if constants["MASKED"] else {"p_mask"}
         steps = [f"{tensor}_{axis}" for tensor in ("sx", "sg", "sdx") for axis in "dbt"]
-        for kernel in (atr_forward_kernel, atr_backward_kernel):
+        for kernel in (atr.atr_forward_kernel, atr.atr_backward_kernel):
             fixed = dict.fromkeys(absent & set(kernel.arg_names))
             yield Case(
                 "atr", kernel, storage, form, constants | fixed, types, tiles.warps, options, each,
@@ -188,10 +187,10 @@ def memory_types(storage: str) -> dict[str, str]:
 
 def step_cases() -> Iterator[Case]:
     """One step of GRU, LSTM and ATR: a usual size with and without layer norm, and the largest size."""
-    from nmt.ops.atr import step_kernels as atr
-    from nmt.ops.gru import kernels as gru
-    from nmt.ops.lstm import kernels as lstm
-    from nmt.ops.row_kernel import MOST_CHANNELS, row_launch
+    from nmt.ops.atr import triton as atr
+    from nmt.ops.gru import triton as gru
+    from nmt.ops.lstm import triton as lstm
+    from nmt.ops.triton_rows import MOST_CHANNELS, row_launch
 
     atr_options = {"GATES": "twin", "TANH_CANDIDATE": False, "TANH_STATE": False}
     kernels: list[tuple[str, Any, dict[str, Any]]] = [

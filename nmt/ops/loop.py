@@ -399,7 +399,9 @@ class Loop:
         self, d_outputs: Tensor | None, d_contexts: Tensor | None, d_last: Tensor | None
     ) -> list[Tensor | None]:
         """The gradients of all tensors of `Given.tensors`, from the gradients of the first results of `forward`."""
-        gradient = torch.zeros_like(self.given.first) if d_last is None else d_last.float().clone()
+        gradient = torch.zeros_like(self.given.first)
+        if d_last is not None:
+            gradient.copy_(d_last)
         self._start_backward(d_contexts)
         added = [None] * self.sizes.length if d_outputs is None else readable_rows(d_outputs).split(1, 1)
         pending = None

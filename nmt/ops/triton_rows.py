@@ -1,18 +1,59 @@
-"""Common parts of the Triton kernels of single steps: a program has a row of the batch, with all its channels.
+"""Common parts of the Triton kernels of units with recurrent matrices: a program has a row of the batch with all its
+channels, so that it can normalise the row.
 
-Several rows of H channels, such as those of several gates, are tuples.
+Several rows of H channels, such as those of several gates, are tuples. Rows where the mask is 0 keep their state. All
+loads of a kernel come first: sums over a row are barriers, and loads after a barrier would add their latency again.
 Imported only by kernels, because Triton is not installed everywhere.
 """
 
 from __future__ import annotations
 
+import functools
+from typing import Any, ClassVar, Final
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
+from nmt.ops.dispatch import TRITON_DTYPES
 from nmt.ops.triton_tools import inverse_deviation, load_row, store_row
+from nmt.ops.unit import Kernel, Unit
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment, misc"
 # ruff: noqa: N803, N806 - inside kernels constants are in capitals, and sizes as in their shapes
+
+MOST_CHANNELS: Final = 2048
+"""Most channels that a program can keep in registers; wider units use the reference."""
+
+
+class RowKernel(Kernel):
+    """A unit whose steps are Triton kernels between products."""
+
+    recorded: ClassVar[bool] = True
+
+    @classmethod
+    def problem(cls, unit: Unit, *, dtype: torch.dtype, hidden: int) -> str | None:
+        if dtype not in TRITON_DTYPES:
+            return f"there is no kernel for weights of {str(dtype).removeprefix('torch.')}"
+        return f"a hidden size of {hidden} is more than {MOST_CHANNELS}" if hidden > MOST_CHANNELS else None
+
+    @functools.cached_property
+    def launch(self) -> dict[str, Any]:
+        """The launch options of its kernels."""
+        return row_launch(self.sizes.hidden) | {"NORMALIZED": self.unit.normalized}
+
+    def through(self, matrix: int, d_product: Tensor) -> Tensor:
+        """The gradient of the operand of a product, [B, H]."""
+        gradient = d_product.new_empty(self.sizes.batch, self.sizes.hidden)
+        self.matrices[matrix].backward(d_product, out=gradient)
+        return gradient
+
+
+def row_launch(hidden: int) -> dict[str, Any]:
+    """The launch options of kernels whose programs have a row of `hidden` channels."""
+    block = triton.next_power_of_2(hidden)
+    return {"BLOCK": block, "num_warps": min(16, max(1, block // 128))}
 
 
 @triton.jit

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
-from nmt.ops.product import recurrent_matrix
+from nmt.ops.native import TYPES, kernel
+from nmt.ops.product import recurrent_gradients, recurrent_matrix
 from nmt.ops.recurrence import Recurrent, State
 
 U = TypeVar("U", bound="type[Unit]")
@@ -290,6 +291,60 @@ class Kernel:
     def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
         """The gradients of all weights, in their order, from the states before all T steps and dx [T, B, kH]."""
         raise NotImplementedError
+
+
+class CKernel(Kernel):
+    """A unit whose steps are C functions between products."""
+
+    @classmethod
+    def problem(cls, unit: Unit, *, dtype: torch.dtype, hidden: int) -> str | None:
+        if unit.normalized:
+            return "there is no C kernel with layer norm"
+        return None if dtype in TYPES else f"there is no C kernel for {str(dtype).removeprefix('torch.')}"
+
+    def add_backward(self, matrix: int, d_product: Tensor, *, to: Tensor) -> None:
+        """Add the gradient of the state through one of the products [B, kH] to `to` [B, H] fp32."""
+        product = self.matrices[matrix]
+        if product.packed or d_product.dtype == torch.float32:
+            product.backward(d_product, out=to, added=to)
+            return
+        gradient = torch.empty(to.shape, dtype=d_product.dtype)
+        product.backward(d_product, out=gradient)
+        kernel("add_rows", gradient.dtype)(gradient, gradient.stride(0), to, *to.shape)
+
+
+class OneProductKernel(CKernel):
+    """A unit with one product per step, which it saves; the backward pass writes the product's gradient."""
+
+    @functools.cached_property
+    def code(self) -> int:
+        """See `Unit.code`."""
+        return self.unit.code
+
+    def forward(self, step: Step) -> None:
+        t, x, before, after, mask = step
+        product, (_, batch, hidden, dtype, _) = self.saved[0][t], self.sizes
+        self.matrices[0].forward(before.operand[0], out=product)
+        states = before.parts, before.parts.stride(0), after.parts, after.parts.stride(0), after.operand, hidden
+        kernel(f"{self.unit.name}_forward", dtype)(
+            *(*rows_of(x), product, self.parameters[0][0], *rows_of(mask), *states, batch, hidden, self.code)
+        )
+
+    def backward(
+        self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
+    ) -> None:
+        t, x, before, after, mask = step
+        written, (_, batch, hidden, dtype, _) = self.written[0][t], self.sizes
+        states = before.parts, before.parts.stride(0), after.parts, after.parts.stride(0), hidden
+        kernel(f"{self.unit.name}_backward", dtype)(
+            *(*rows_of(x), self.saved[0][t], self.parameters[0][0], *rows_of(mask), *states, *rows_of(d_output)),
+            *(gradient, *rows_of(dx), written, batch, hidden, self.code),
+        )
+        self.add_backward(0, written, to=gradient[0])
+
+    def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
+        (matrix,), (written,) = self.matrices, self.written
+        return recurrent_gradients(matrix, operand=before.operand, d_product=written, d_sum=written)
 
 
 def _operand(parameter: Tensor | None) -> Tensor | None:

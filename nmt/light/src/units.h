@@ -3,12 +3,12 @@
 #ifndef NMT_UNITS_H
 #define NMT_UNITS_H
 
-#include "../../ops/atr/step.h"
-#include "../../ops/gru/step.h"
-#include "../../ops/lstm/step.h"
 #include "vectors.h"
 
 #define UNIT_LOOPS "../../light/src/unit_row.h"
+#include "../../ops/atr/native.c"
+#include "../../ops/gru/native.c"
+#include "../../ops/lstm/native.c"
 #include "../../ops/scan/lrn.c"
 #include "../../ops/scan/olrn.c"
 #include "../../ops/scan/sru.c"
@@ -27,12 +27,11 @@ INLINE void atr_channels(const float *x, const float *before, const float *u, co
 }
 
 UNIT_ROW(atr_row) {
-    const int activation = p % 3, gates = p / 3;
 #ifdef __wasm__ /* where code has to be fetched, one loop does all that is rare */
-    if (p) atr_channels(x, before, u, v[0], after, H, activation, gates);
+    if (p) atr_channels(x, before, u, v[0], after, H, p % 3, p / 3);
     else atr_channels(x, before, u, v[0], after, H, 0, 0);
 #else
-    ATR_CHOOSE(atr_channels, x, before, u, v[0], after, H)
+    ATR_CHOOSE(p, atr_channels, x, before, u, v[0], after, H)
 #endif
 }
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from nmt.ops.recurrence import State, recurrent_product
-from nmt.ops.unit import GateValues, Unit, Update, register
+from nmt.ops.unit import GateValues, OneProductKernel, Unit, Update, register
 
 Activation = Literal["none", "output", "state", "candidate"]
 Gates = Literal["twin", "coupled", "coupled_input"]
-
-_ACTIVATIONS: Final = {"none": 0, "output": 0, "state": 1, "candidate": 2}
-_GATES: Final = {"twin": 0, "coupled": 1, "coupled_input": 2}
 
 
 @register("atr")
@@ -30,21 +27,15 @@ class ATR(Unit):
 
     inputs = 1
     matrices = 1
-    native = "nmt.ops.atr.native:ATRKernel"
-    triton = "nmt.ops.atr.steps:ATRKernel"
+    codes = {
+        "activation": {"none": 0, "output": 0, "state": 1, "candidate": 2},
+        "gates": {"twin": 0, "coupled": 3, "coupled_input": 6},
+    }
+    native = "nmt.ops.atr:ATRKernel"
+    triton = "nmt.ops.atr.triton:ATRKernel"
 
     activation: Activation = "none"
     gates: Gates = "twin"
-
-    @property
-    def numbers(self) -> tuple[int, int]:
-        """Activation and gates as step.h has them, for kernels and the engine; neither applies the tanh of `output`."""
-        return _ACTIVATIONS[self.activation], _GATES[self.gates]
-
-    @property
-    def code(self) -> int:
-        activation, gates = self.numbers
-        return activation + 3 * gates
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
         update = self._update(x, seen)
@@ -70,3 +61,9 @@ class ATR(Unit):
     @property
     def tanh_output(self) -> bool:
         return self.activation == "output"
+
+
+class ATRKernel(OneProductKernel):
+    """ATR in C."""
+
+    saved_widths = written_widths = (1,)

@@ -1,9 +1,17 @@
-/* GRU, the reset gate before the product, see step.h.
+/* GRU: z, r = sigmoid(x_zr + u + b), g = tanh(x_h + v + d), h = z h' + (1 - z) g. First one channel, for the training
+   kernels and the engine. */
 
-   One time step: rows of x (x_z, x_r, x_h) have stride xb; u [B, 2H] and v [B, H] are the products of h' and of r h'
-   with the recurrent matrices; states are fp32, their rows have stride sb. Rows whose mask is 0 keep their state. */
+#include "../native/simd.h"
 
-#include "step.h"
+INLINE float gru_gate(float x, float u, float bias) { return sigmoid(x + u + bias); }
+INLINE float gru_candidate(float x, float v, float bias) { return fast_tanh(x + v + bias); }
+INLINE float gru_step(float z, float g, float h) { return g + z * (h - g); }
+
+#ifndef UNIT_LOOPS /* the engine has loops of its own */
+
+/* The reset gate before the product. One time step: rows of x (x_z, x_r, x_h) have stride xb; u [B, 2H] and v [B, H] are
+   the products of h' and of r h' with the recurrent matrices; states are fp32, their rows have stride sb. Rows whose
+   mask is 0 keep their state. */
 
 /* r h', the operand of the candidate's matrix; 0 in rows whose mask is 0. */
 API void NAME(gru_reset)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
@@ -103,3 +111,5 @@ API void NAME(gru_backward_reset)(const T *x, i64 xb, const T *u, const float *b
         }
     }
 }
+
+#endif

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.ops.recurrence import State, recurrent_product
-from nmt.ops.unit import GateValues, Unit, Update, register
+from nmt.ops.unit import GateValues, OneProductKernel, Unit, Update, register
 
 OutputActivation = Literal["tanh", "identity"]
 
@@ -28,7 +28,7 @@ class LSTM(Unit):
     states = 2
     matrices = 1
     codes = {"output_activation": {"tanh": 0, "identity": 1}}
-    native = "nmt.ops.lstm.native:LSTMKernel"
+    native = "nmt.ops.lstm:LSTMKernel"
     triton = "nmt.ops.lstm.triton:LSTMKernel"
 
     peepholes: bool = False
@@ -58,3 +58,9 @@ class LSTM(Unit):
     @property
     def usual(self) -> bool:
         return not self.peepholes and self.output_activation == "tanh"
+
+
+class LSTMKernel(OneProductKernel):
+    """LSTM in C."""
+
+    saved_widths = written_widths = (4,)

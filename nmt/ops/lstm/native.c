@@ -1,20 +1,28 @@
-/* LSTM, see step.h: i, f, o and g are x + u + b.
+/* LSTM: c = sigmoid(i) tanh(g) + sigmoid(f) c', h = sigmoid(o) tanh(c), or `linear` in c; i, f, o and g are x + u + b.
+   First one channel, for the training kernels and the engine. */
 
-   One time step: rows of x (i, f, o, g) have stride xb; u [B, 4H], the product of h' with the recurrent matrix, is
-   contiguous; states are fp32, their rows have stride sb. Rows whose mask is 0 keep their state. */
+#include "../native/simd.h"
 
-#include "step.h"
+INLINE float lstm_memory(float i, float f, float g, float c) { return sigmoid(i) * fast_tanh(g) + sigmoid(f) * c; }
+INLINE float lstm_output(float o, float c, int linear) { return sigmoid(o) * (linear ? c : fast_tanh(c)); }
+
+#ifndef UNIT_LOOPS /* the engine has loops of its own */
+
+/* One time step: rows of x (i, f, o, g) have stride xb; u [B, 4H], the product of h' with the recurrent matrix, is
+   contiguous; states are fp32 [2, B, H], h and c, with stride bp or ap between them and sb between rows. Rows whose mask
+   is 0 keep their state. */
 
 API void NAME(lstm_forward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
-                            const float *h_before, const float *c_before, float *h_after, float *c_after, T *out,
-                            i64 sb, i64 B, i64 H, i64 threads) {
+                            const float *before, i64 bp, float *after, i64 ap, T *out, i64 sb, i64 B, i64 H,
+                            i64 code, i64 threads) {
+    (void)code; /* of options that it does not have */
     PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const T *restrict xi = x + b * xb, *restrict xf = xi + H, *restrict xo = xf + H, *restrict xg = xo + H;
         const T *restrict ui = u + b * 4 * H, *restrict uf = ui + H, *restrict uo = uf + H, *restrict ug = uo + H;
         const float *restrict bf = bias + H, *restrict bo = bf + H, *restrict bg = bo + H;
-        const float *h = h_before + b * sb, *c = c_before + b * sb;
-        float *new_h = h_after + b * sb, *new_c = c_after + b * sb;
+        const float *h = before + b * sb, *c = h + bp;
+        float *new_h = after + b * sb, *new_c = new_h + ap;
         T *rounded = out + b * sb;
         if (mask && !mask[b * mb]) {
             for (i64 j = 0; j < H; j++) new_h[j] = h[j], new_c[j] = c[j], rounded[j] = STORE(h[j]);
@@ -30,18 +38,20 @@ API void NAME(lstm_forward)(const T *x, i64 xb, const T *u, const float *bias, c
     }
 }
 
-/* `dh` and `dc` [B, H] fp32 are first the gradients of the new state; `dout`, if any, is added to dh. Finally they are
-   the gradients of the old state, without the part through u; the gradient of u is written to du [B, 4H] and to dx. */
+/* `dh` [2, B, H] fp32, of h and c, is first the gradient of the new state; `dout`, if any, is added to that of h. Finally
+   it is the gradient of the old state, without the part through u; the gradient of u is written to du [B, 4H] and to
+   dx. */
 API void NAME(lstm_backward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
-                             const float *c_before, const float *c_after, i64 sb, const T *OPTIONAL dout, i64 ob,
-                             float *dh, float *dc, T *dx, i64 db, T *du, i64 B, i64 H, i64 threads) {
+                             const float *before, i64 bp, const float *after, i64 ap, i64 sb, const T *OPTIONAL dout,
+                             i64 ob, float *dh, T *dx, i64 db, T *du, i64 B, i64 H, i64 code, i64 threads) {
+    (void)code;
     PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         const T *restrict xi = x + b * xb, *restrict xf = xi + H, *restrict xo = xf + H, *restrict xg = xo + H;
         const T *restrict ui = u + b * 4 * H, *restrict uf = ui + H, *restrict uo = uf + H, *restrict ug = uo + H;
         const float *restrict bf = bias + H, *restrict bo = bf + H, *restrict bg = bo + H;
-        const float *restrict c = c_before + b * sb, *restrict new = c_after + b * sb;
-        float *restrict d = dh + b * H, *restrict dm = dc + b * H;
+        const float *restrict c = before + bp + b * sb, *restrict new = after + ap + b * sb;
+        float *restrict d = dh + b * H, *restrict dm = d + B * H;
         T *restrict dxi = dx + b * db, *restrict dxf = dxi + H, *restrict dxo = dxf + H, *restrict dxg = dxo + H;
         T *restrict dui = du + b * 4 * H, *restrict duf = dui + H, *restrict duo = duf + H, *restrict dug = duo + H;
         if (dout) {
@@ -66,3 +76,5 @@ API void NAME(lstm_backward)(const T *x, i64 xb, const T *u, const float *bias, 
         }
     }
 }
+
+#endif

@@ -7,7 +7,7 @@ import torch
 
 from tests.ops.triton.comparison import randn
 
-kernels = pytest.importorskip("nmt.ops.atr.kernels", reason="Triton is not installed")
+kernels = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
 
 BATCH, LENGTH, HIDDEN = 4, 6, 32
 BM, BN = 4, 16

@@ -47,7 +47,9 @@ def whole(mask: torch.Tensor | None, tiles: Any = None, *, reverse: bool = False
         weights = [[part for part in parameters[i : i + 4] if part is not None] for i in range(0, len(parameters), 4)]
         units = [ATR(weights=tuple(parts), normalized=len(parts) > 2, **options) for parts in weights]
         state = None if h is None else [(one,) for one in h]
-        result: tuple[torch.Tensor, torch.Tensor] = atr.atr_whole(units, x, state, mask, reverse=reverse, tiles=tiles)
+        result: tuple[torch.Tensor, torch.Tensor] = atr.ATRKernel.whole(
+            units, x, state, mask, reverse=reverse, tiles=tiles
+        )
         return result[0], result[1][:, 0]
 
     return run
@@ -153,9 +155,9 @@ def test_autocast_computes_products_in_its_type(normalized: bool, device: torch.
 def test_what_is_empty_or_does_not_fit_is_left_to_others(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     x, h, *parameters = inputs(device, batch=2, hidden=16)
     units = [ATR(weights=tuple(parameters[:2]))]
-    assert atr.atr_whole(units, x[:, :, :0], [tuple(h)], None, reverse=False) is None
+    assert atr.ATRKernel.whole(units, x[:, :, :0], [tuple(h)], None, reverse=False) is None
     monkeypatch.setattr(atr, "fits_on_chip", lambda weight, *, batch: False)
-    assert atr.atr_whole(units, x, [tuple(h)], None, reverse=False) is None
+    assert atr.ATRKernel.whole(units, x, [tuple(h)], None, reverse=False) is None
 
 
 @pytest.mark.gpu

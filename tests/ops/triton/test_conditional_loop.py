@@ -20,7 +20,7 @@ from tests.models.two_cells import Sizes, check, given, maker, run_attention, ru
 from tests.ops.triton.comparison import make_mask
 from tests.ops.units import by_triton
 
-row_kernel = pytest.importorskip("nmt.ops.row_kernel", reason="Triton is not installed")
+triton_rows = pytest.importorskip("nmt.ops.triton_rows", reason="Triton is not installed")
 
 SIZES = Sizes(sentences=3, target=3, source=3, inputs=3, hidden=5, memory=6)
 BATCH, LENGTH = SIZES[:2]
@@ -246,7 +246,7 @@ def test_what_no_kernel_can_do_is_written_out(device: torch.device, monkeypatch:
     x, memory = tensors["x"].float().to(device), tensors["memory"].float().to(device)
     attended = model.attention.prepare(memory, torch.ones(BATCH, 3, device=device))
     wanted = model.sequence(x, attended).outputs
-    monkeypatch.setattr(row_kernel, "MOST_CHANNELS", 4)
+    monkeypatch.setattr(triton_rows, "MOST_CHANNELS", 4)
     monkeypatch.setattr(conditional, "run_loop", None)
     with by_triton(monkeypatch) as used:
         assert torch.equal(model.sequence(x, attended).outputs, wanted)

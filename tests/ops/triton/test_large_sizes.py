@@ -74,7 +74,7 @@ def test_atr(time_first: bool, normalized: bool, hidden: int = 2**12) -> None:
     weights = room(hidden, hidden), *[room(hidden).float()] * (3 if normalized else 1)
     unit = ATR(weights=weights, normalized=normalized)
     tiles = atr.Tiles(16, 16, hidden, 4, persistent=False)
-    outputs, last = atr.atr_whole([unit, unit], x, first, MASK, reverse=False, tiles=tiles)
+    outputs, last = atr.ATRKernel.whole([unit, unit], x, first, MASK, reverse=False, tiles=tiles)
     (dx,) = torch.autograd.grad([outputs, last], x, [sequences(hidden, time_first=time_first), last])
     assert dx.shape == x.shape
 

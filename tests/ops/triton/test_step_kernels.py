@@ -15,9 +15,9 @@ from nmt.ops import dispatch
 from tests.ops.triton.comparison import assert_equal, make_mask
 from tests.ops.units import Case, by_triton, case
 
-row_kernel = pytest.importorskip("nmt.ops.row_kernel", reason="Triton is not installed")
+triton_rows = pytest.importorskip("nmt.ops.triton_rows", reason="Triton is not installed")
 graphs = importlib.import_module("nmt.ops.graphs")
-steps = importlib.import_module("nmt.ops.atr.steps")
+atr = importlib.import_module("nmt.ops.atr.triton")
 
 BATCH, LENGTH, HIDDEN = 3, 4, 6
 
@@ -25,7 +25,7 @@ BATCH, LENGTH, HIDDEN = 3, 4, 6
 @pytest.fixture(autouse=True)
 def _steps_of_atr_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its kernel for whole sequences has tests of its own."""
-    monkeypatch.setattr(steps.ATRKernel, "whole", classmethod(lambda *_, **__: None))
+    monkeypatch.setattr(atr.ATRKernel, "whole", classmethod(lambda *_, **__: None))
 
 
 def inputs(
@@ -108,7 +108,7 @@ def test_autocast_computes_products_in_its_type(
 
 
 def test_a_row_too_wide_is_left_to_the_reference(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_kernel, "MOST_CHANNELS", 4)
+    monkeypatch.setattr(triton_rows, "MOST_CHANNELS", 4)
     check(case("gru"), None, device, monkeypatch)
     too_wide = "cannot run lstm tanh: a hidden size of 6 is more than 4. Use auto.$"
     with by_triton(monkeypatch), dispatch.selected("triton"), pytest.raises(ConfigError, match=too_wide):
