@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from nmt.config.options import check_options, choices, complete_choices
+from nmt.config.options import check_options, choices, complete_choices, known_options
 from nmt.config.problems import Problem
-from nmt.config.schema import AUTO, Config, DataConfig, EvaluationConfig, ModelConfig, TrainingConfig
+from nmt.config.schema import AUTO, SECTIONS, Config, DataConfig, EvaluationConfig, ModelConfig, TrainingConfig
 from nmt.errors import refused
 from nmt.registry import (
     CALLBACKS,
@@ -46,62 +46,44 @@ COMPONENTS: list[tuple[str, str, Registry[Any]]] = [
 
 def complete(config: Config) -> tuple[Config, list[Problem]]:
     """Look up components, check their options and write the options' defaults into the configuration."""
-    config, problems = _complete_task(config)
+    task, problems = known_options(TASKS, config.task, config.task_options, key="task")
+    if task is not None:
+        config = dataclasses.replace(config, task_options=dataclasses.asdict(task))
+    found: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for section, key, registry in COMPONENTS:
-        name = getattr(getattr(config, section), key)
-        config, wrong = _complete_component(config, section, key, registry, name=name)
+        own = getattr(config, section)
+        options, wrong = known_options(
+            registry, getattr(own, key), getattr(own, f"{key}_options"), key=f"{section}.{key}"
+        )
         problems += wrong
-    search = config.decoding.chosen_search
-    config, wrong = _complete_component(config, "decoding", "search", SEARCHES, name=search, also=(AUTO,))
+        if options is not None:
+            found[section][f"{key}_options"] = dataclasses.asdict(options)
+    decoding = config.decoding
+    options, wrong = known_options(
+        SEARCHES, decoding.chosen_search, decoding.search_options, key="decoding.search", also=(AUTO,)
+    )
     problems += wrong
-    model, wrong = _complete_sides(config.model, shared=not any(key.startswith("model.cell") for key, *_ in problems))
+    if options is not None and decoding.search != AUTO:  # otherwise another beam size would select another search
+        found["decoding"]["search_options"] = dataclasses.asdict(options)
+    is_right = not any(key.startswith("model.cell") for key, *_ in problems)
+    model, wrong = _complete_sides(dataclasses.replace(config.model, **found["model"]), shared=is_right)
     problems += wrong
     if not model.layer_norm and model.layer_norm_scale == ModelConfig().layer_norm_scale:
         model = dataclasses.replace(model, layer_norm_scale=NO_SCALE)
-    metrics, wrong = complete_choices(
-        config.evaluation.metrics, METRICS, key="evaluation.metrics", told_apart="scores are distinguished"
-    )
-    problems += wrong
-    callbacks, wrong = complete_choices(
-        config.training.callbacks, CALLBACKS, key="training.callbacks", told_apart="they are distinguished"
-    )
-    problems += wrong
-    evaluation = dataclasses.replace(config.evaluation, metrics=metrics)
-    training = dataclasses.replace(config.training, callbacks=callbacks)
-    if training.batch_tokens is None and training.batch_sentences is None:
-        training = dataclasses.replace(training, batch_tokens=DEFAULT_BATCH_TOKENS)
-    config = dataclasses.replace(config, model=model, training=training, evaluation=evaluation)
-    task = TASKS.known(config.task)
-    return (config if task is None else task.completed(config)), problems
-
-
-def _complete_task(config: Config) -> tuple[Config, list[Problem]]:
-    """The same for the task, which belongs to no section."""
-    task = TASKS.known(config.task)
-    if task is None:
-        return config, [Problem("task", TASKS.unknown(config.task), component=TASKS.described(config.task))]
-    options, problems = check_options(task, config.task_options, key="task_options")
-    if options is not None:
-        config = dataclasses.replace(config, task_options=dataclasses.asdict(options))
-    return config, problems
-
-
-def _complete_component(
-    config: Config, section_name: str, key: str, registry: Registry[Any], *, name: str, also: Sequence[str] = ()
-) -> tuple[Config, list[Problem]]:
-    """The same for one key, whose value may also be one of `also`; `name` is the component that it selects."""
-    if name not in registry.names():
-        return config, [
-            Problem(f"{section_name}.{key}", registry.unknown(name, also=also), component=registry.described(name))
-        ]
-    section = getattr(config, section_name)
-    given = getattr(section, f"{key}_options")
-    options, problems = check_options(registry.get(name), given, key=f"{section_name}.{key}_options")
-    # otherwise another beam size would select another search
-    if options is not None and getattr(section, key) not in also:
-        section = dataclasses.replace(section, **{f"{key}_options": dataclasses.asdict(options)})
-        config = dataclasses.replace(config, **{section_name: section})
-    return config, problems
+    for section, key, registry, told_apart in (
+        ("evaluation", "metrics", METRICS, "scores are distinguished"),
+        ("training", "callbacks", CALLBACKS, "they are distinguished"),
+    ):
+        entries = getattr(getattr(config, section), key)
+        found[section][key], wrong = complete_choices(entries, registry, key=f"{section}.{key}", told_apart=told_apart)
+        problems += wrong
+    if config.training.batch_tokens is None and config.training.batch_sentences is None:
+        found["training"]["batch_tokens"] = DEFAULT_BATCH_TOKENS
+    found.pop("model")
+    changed = {name: dataclasses.replace(getattr(config, name), **changes) for name, changes in found.items()}
+    config = dataclasses.replace(config, model=model, **changed)
+    member = TASKS.known(config.task)
+    return (config if member is None else member.completed(config)), problems
 
 
 def _complete_sides(model: ModelConfig, *, shared: bool) -> tuple[ModelConfig, list[Problem]]:
@@ -114,29 +96,22 @@ def _complete_sides(model: ModelConfig, *, shared: bool) -> tuple[ModelConfig, l
     for side in SIDES:
         named, given = getattr(model, f"{side}_cell"), getattr(model, f"{side}_cell_options")
         unit = unit_of(model, side)
-        if unit.name not in CELLS.names():
-            if named is not None:
-                problems.append(Problem(f"model.{side}_cell", CELLS.unknown(named), component=CELLS.described(named)))
-        elif named is not None or given:
-            key = f"{side}_cell_options"
+        if named is not None or (given and unit.name in CELLS.names()):
             own = unit.options if shared else given
-            options, wrong = check_options(CELLS.get(unit.name), own, key=f"model.{key}")
+            options, wrong = known_options(CELLS, unit.name, own, key=f"model.{side}_cell")
             problems += wrong
             if options is not None:
-                complete[key] = dataclasses.asdict(options)
+                complete[f"{side}_cell_options"] = dataclasses.asdict(options)
     return dataclasses.replace(model, **complete), problems
 
 
-def cross_checks(config: Config) -> list[Problem]:
+def cross_checks(config: Config) -> Iterator[Problem]:
     """Problems of names and of keys that must agree with each other."""
-    return [
-        *_task_problems(config),
-        *_model_problems(config),
-        *_data_problems(config.data),
-        *_training_problems(config),
-        *_search_problems(config),
-        *_evaluation_problems(config),
-    ]
+    yield from _task_problems(config)
+    yield from _model_problems(config)
+    yield from _data_problems(config.data)
+    yield from _training_problems(config)
+    yield from _search_problems(config)
 
 
 def _task_problems(config: Config) -> Iterator[Problem]:
@@ -281,9 +256,6 @@ def _search_problems(config: Config) -> Iterator[Problem]:
     search = SEARCHES.known(decoding.chosen_search)
     if search is not None:
         yield from (Problem(key, message) for key, message in search.problems(decoding))
-
-
-def _evaluation_problems(config: Config) -> Iterator[Problem]:
     evaluation, key = config.evaluation, "evaluation.keep_translations"
     if evaluation.keep_translations and not _has_validation(config):
         yield Problem(key, "needs validation data in data.dev")
@@ -295,107 +267,52 @@ Given = Mapping[str, Any]
 """The values in the file and on the command line, without defaults."""
 
 
-def contradictions(config: Config, given: Given) -> list[Problem]:
+def contradictions(config: Config, given: Given) -> Iterator[Problem]:
     """Contradictions, which are errors. Not checked for a saved run, which was trained with its settings."""
-    return [
-        *_rate(config, given),
-        *_without_validation(config),
-        *_start(config),
-        *_without_use(config, given),
-    ]
+    options, peak = _rates(config)
+    key, schedule = "training.schedule_options", config.training.schedule
+    lowest, highest = getattr(options, "min_lr", 0.0), getattr(options, "max_lr", None)
+    reached = f"the highest rate of '{schedule}' with training.lr: {config.training.lr:g}"
+    if lowest > peak:
+        yield Problem(f"{key}.min_lr", f"{lowest:g} is above {peak:g}, {reached}")
+    chosen = _section(_section(given, "training"), "schedule_options")
+    if "max_lr" not in chosen and highest is not None and peak > highest:
+        yield Problem(f"{key}.max_lr", f"its default, {highest:g}, cuts off {peak:g}, {reached}; set it")
+    if not _has_validation(config) and config.training.keep_best not in (0, TrainingConfig().keep_best):
+        yield Problem("training.keep_best", "needs validation data in data.dev")
+    start = config.training.init_from
+    if start is not None and os.path.realpath(start) == os.path.realpath(config.run_dir):
+        message = "is run_dir itself; a run resumes automatically, and a new run needs another run_dir"
+        yield Problem("training.init_from", message)
+    if (task := TASKS.known(config.task)) is not None:
+        for key, instead in task.unused_in(config.task_options).items():  # keys that have no effect with the task
+            section, _, name = key.partition(".")
+            if name in _section(given, section) if name else given.get(section):
+                yield Problem(key, f"has no effect with the task '{config.task}'{instead and f': {instead}'}")
 
 
-def odd_settings(config: Config, given: Given) -> list[Problem]:
-    """Settings that work, but are probably not intended."""
-    return [
-        *_idle_unit(config, given),
-        *_unread(config, given),
-        *_never_reached(config),
-        *_odd_rate(config),
-        *_idle_validation(config),
-        *_unused(config),
-        *_same_text(config.data),
-        *_equal_passes(config),
-    ]
+def _section(given: Given, name: str) -> Given:
+    """A mapping in what is given; an empty one where there is none."""
+    inside = given.get(name)
+    return inside if isinstance(inside, Mapping) else {}
 
 
-class _Rate(NamedTuple):
-    """The known facts about the rates of the configured schedule."""
+def _rates(config: Config) -> tuple[Any, float]:
+    """The options of the schedule, and its highest rate before the limit is applied.
 
-    options: Any
-    peak: float
-    """The highest rate, before the limit is applied."""
-
-
-def _rates(config: Config) -> _Rate | None:
-    """None if the schedule is unknown, its options are wrong, or a plugin does not give its highest rate."""
+    None and 0 if the schedule is unknown, its options are wrong, or a plugin does not give its highest rate.
+    """
     training, model = config.training, config.model
     member = SCHEDULES.known(training.schedule)
     if member is None or not hasattr(member, "peak"):
-        return None
+        return None, 0.0
     options, wrong = check_options(member, training.schedule_options, key="")
     if wrong:
-        return None
+        return None, 0.0
     architecture, width = MODELS.known(model.architecture), model.hidden_size  # that schedules use
     if architecture is not None and not check_options(architecture, model.architecture_options, key="")[1]:
         width = architecture.outline(model).width
-    return _Rate(options, member.peak(lr=training.lr, hidden_size=width, options=options))
-
-
-def _rate(config: Config, given: Given) -> Iterator[Problem]:
-    found = _rates(config)
-    if found is None:
-        return
-    key, options, schedule = "training.schedule_options", found.options, config.training.schedule
-    lowest, highest = getattr(options, "min_lr", 0.0), getattr(options, "max_lr", None)
-    reached = f"the highest rate of '{schedule}' with training.lr: {config.training.lr:g}"
-    if lowest > found.peak:
-        yield Problem(f"{key}.min_lr", f"{lowest:g} is above {found.peak:g}, {reached}")
-    chosen = given.get("training")
-    chosen = chosen.get("schedule_options") if isinstance(chosen, Mapping) else None
-    is_default = not isinstance(chosen, Mapping) or "max_lr" not in chosen
-    if is_default and highest is not None and found.peak > highest:
-        message = f"its default, {highest:g}, cuts off {found.peak:g}, {reached}; set it"
-        yield Problem(f"{key}.max_lr", message)
-
-
-def _without_validation(config: Config) -> Iterator[Problem]:
-    kept = config.training.keep_best
-    if not _has_validation(config) and kept not in (0, TrainingConfig().keep_best):
-        yield Problem("training.keep_best", "needs validation data in data.dev")
-
-
-def _idle_validation(config: Config) -> Iterator[Problem]:
-    """Keys of validation, which configurations without validation text often keep."""
-    if _has_validation(config):
-        return
-    for section, name, usual in (
-        ("training", "validate_every", None),
-        ("evaluation", "max_sentences", None),
-        ("evaluation", "samples", EvaluationConfig().samples),
-    ):
-        if getattr(getattr(config, section), name) not in (0, usual):
-            yield Problem(f"{section}.{name}", "has no effect without validation data in data.dev")
-
-
-def _start(config: Config) -> Iterator[Problem]:
-    start = config.training.init_from
-    if start is not None and os.path.realpath(start) == os.path.realpath(config.run_dir):
-        yield Problem(
-            "training.init_from", "is run_dir itself; a run resumes automatically, and a new run needs another run_dir"
-        )
-
-
-def _without_use(config: Config, given: Given) -> Iterator[Problem]:
-    """Keys that have no effect with the task."""
-    task = TASKS.known(config.task)
-    if task is None:
-        return
-    for key, instead in task.unused_in(config.task_options).items():
-        section, _, name = key.partition(".")
-        inside = given.get(section)
-        if (isinstance(inside, Mapping) and name in inside) if name else bool(inside):
-            yield Problem(key, f"has no effect with the task '{config.task}'{instead and f': {instead}'}")
+    return options, member.peak(lr=training.lr, hidden_size=width, options=options)
 
 
 def without_unit(model: ModelConfig) -> str | None:
@@ -419,22 +336,32 @@ def unused_unit_keys(model: ModelConfig) -> list[str]:
     return ["cell", "cell_options"] if model.cell_options in ({}, dataclasses.asdict(options)) else []
 
 
-def _idle_unit(config: Config, given: Given) -> Iterator[Problem]:
-    """A unit that no layer has. No error, because --set cannot take the keys out of a file."""
-    inside, why = given.get("model"), without_unit(config.model)
-    if why is None or not isinstance(inside, Mapping):
-        return
-    if "cell" in inside:
-        yield Problem("model.cell", f"'{config.model.cell}' has no effect: {why}")
-    if inside.get("cell_options"):
-        yield Problem("model.cell_options", f"has no effect: {why}")
+def odd_settings(config: Config, given: Given) -> Iterator[Problem]:
+    """Settings that work, but are probably not intended."""
+    yield from _unread(config.model, _section(given, "model"))
+    yield from _never_reached(config)
+    yield from _odd_rate(config)
+    yield from _unused(config)
+    yield from _same_text(config.data)
+    # R-Drop without dropout, as far as the options of architectures show
+    model = config.model
+    others = (value for key, value in model.architecture_options.items() if key.endswith("dropout"))
+    if config.training.loss == "r_drop" and not any((model.dropout, model.recurrent_dropout, *others)):
+        yield Problem("training.loss", "'r_drop' compares two passes with different dropout, but model.dropout is 0")
 
 
-def _unread(config: Config, given: Given) -> Iterator[Problem]:
-    """Keys of the model with unusual values, which the architecture does not read."""
-    model, inside = config.model, given.get("model")
+def _unread(model: ModelConfig, given: Given) -> Iterator[Problem]:
+    """A unit that no layer has, and keys with unusual values that the architecture does not read.
+
+    No errors, because --set cannot take the keys out of a file.
+    """
+    if (why := without_unit(model)) is not None:
+        if "cell" in given:
+            yield Problem("model.cell", f"'{model.cell}' has no effect: {why}")
+        if given.get("cell_options"):
+            yield Problem("model.cell_options", f"has no effect: {why}")
     for name in getattr(MODELS.known(model.architecture), "unread", ()):
-        if isinstance(inside, Mapping) and inside.get(name, usual := getattr(ModelConfig(), name)) != usual:
+        if given.get(name, usual := getattr(ModelConfig(), name)) != usual:
             yield Problem(f"model.{name}", f"has no effect with '{model.architecture}'")
 
 
@@ -445,13 +372,13 @@ def _never_reached(config: Config) -> Iterator[Problem]:
         return
     where = f"beyond training.max_steps ({end})"
     consequences = {
-        "validate_every": "only the last update is validated",
         "save_every": "only the last update is saved",
         "sample_every": "no text is ever sampled",
     }
+    if _has_validation(config):
+        consequences = {"validate_every": "only the last update is validated", **consequences}
     for name, consequence in consequences.items():
-        idle = name == "validate_every" and not _has_validation(config)
-        if not idle and (getattr(training, name) or 0) > end:
+        if (getattr(training, name) or 0) > end:
             yield Problem(f"training.{name}", f"{getattr(training, name)} is {where}: {consequence}")
     warmup = training.schedule_options.get("warmup_steps", 0) * training.schedule_options.get("replicas", 1)
     if warmup > end:
@@ -460,39 +387,37 @@ def _never_reached(config: Config) -> Iterator[Problem]:
 
 
 def _odd_rate(config: Config) -> Iterator[Problem]:
-    training, found = config.training, _rates(config)
-    highest = None if found is None else getattr(found.options, "max_lr", None)
-    if found is not None and highest is not None and training.schedule != "cosine" and found.peak > highest:
-        message = f"{highest:g} cuts off the highest rate of '{training.schedule}', {found.peak:g}"
+    training, (options, peak) = config.training, _rates(config)
+    highest = getattr(options, "max_lr", None)
+    if highest is not None and training.schedule != "cosine" and peak > highest:
+        message = f"{highest:g} cuts off the highest rate of '{training.schedule}', {peak:g}"
         yield Problem("training.schedule_options.max_lr", message)
     if training.skip_norm is not None and training.clip_norm >= training.skip_norm:
         message = f"skips every update that training.clip_norm ({training.clip_norm:g}) would clip"
         yield Problem("training.skip_norm", message)
     patience = training.schedule_options.get("patience", 0)
     if training.patience is not None and patience >= training.patience:
-        message = (
-            f"{patience} is not below training.patience ({training.patience}): training ends before the rate shrinks"
-        )
-        yield Problem("training.schedule_options.patience", message)
-
-
-def _equal_passes(config: Config) -> Iterator[Problem]:
-    """R-Drop without dropout, as far as the options of architectures show."""
-    model = config.model
-    others = (value for key, value in model.architecture_options.items() if key.endswith("dropout"))
-    if config.training.loss == "r_drop" and not any((model.dropout, model.recurrent_dropout, *others)):
-        yield Problem("training.loss", "'r_drop' compares two passes with different dropout, but model.dropout is 0")
+        limit = f"{patience} is not below training.patience ({training.patience})"
+        yield Problem("training.schedule_options.patience", f"{limit}: training ends before the rate shrinks")
 
 
 def _unused(config: Config) -> Iterator[Problem]:
     """Keys that the other keys make useless."""
     training, evaluation = config.training, config.evaluation
+    if not _has_validation(config):  # which configurations without validation text often keep
+        for section, name, usual in (
+            ("training", "validate_every", None),
+            ("evaluation", "max_sentences", None),
+            ("evaluation", "samples", EvaluationConfig().samples),
+        ):
+            if getattr(getattr(config, section), name) not in (0, usual):
+                yield Problem(f"{section}.{name}", "has no effect without validation data in data.dev")
+    elif not evaluation.metrics and evaluation.max_sentences is not None:
+        yield Problem("evaluation.max_sentences", "has no effect without evaluation.metrics: nothing is translated")
     if training.sample_every is None and training.sample_sentences != TrainingConfig().sample_sentences:
         yield Problem("training.sample_sentences", "has no effect without training.sample_every")
     if training.average_last == 1:
         yield Problem("training.average_last", "the mean of 1 checkpoint is that checkpoint")
-    if _has_validation(config) and not evaluation.metrics and evaluation.max_sentences is not None:
-        yield Problem("evaluation.max_sentences", "has no effect without evaluation.metrics: nothing is translated")
     if training.batch_tokens is not None and training.batch_tokens <= config.data.max_length:
         message = f"{training.batch_tokens} is not above data.max_length ({config.data.max_length}): "
         yield Problem("training.batch_tokens", f"{message}longer sentences are batches by themselves")

@@ -10,7 +10,7 @@ import importlib.util
 import logging
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from nmt.system import expanded
 
 logger = logging.getLogger(__name__)
 
-Check = Callable[[Config], Sequence[Problem]]
+Check = Callable[[Config], Iterable[Problem]]
 """Further checks by the caller: the problems of a complete configuration."""
 
 _ADAPTER = TypeAdapter(Config)

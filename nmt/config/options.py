@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -54,6 +54,24 @@ def check_options(member: Any, options: Mapping[str, Any], *, key: str) -> tuple
         if (wrong := _beyond(value))
     ]
     return (None, problems) if problems else (kind(**values), [])
+
+
+def known_options(
+    registry: Registry[Any],
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    key: str,
+    options_key: str | None = None,
+    also: Sequence[str] = (),
+) -> tuple[Any, list[Problem]]:
+    """The same for the component that `key` names, whose options are in KEY_options or `options_key`.
+
+    `also`: what else the key may hold.
+    """
+    if name not in registry.names():
+        return None, [Problem(key, registry.unknown(name, also=also), component=registry.described(name))]
+    return check_options(registry.get(name), options, key=options_key or f"{key}_options")
 
 
 def option_fields(member: Any) -> Mapping[str, Any]:
@@ -118,7 +136,11 @@ def complete_choices(
             completed.append(entry)
             continue
         ((name, options),) = choices([entry])
-        built, wrong = _checked_choice(name, options, registry, key=key)
+        if name in registry.names() and not isinstance(options, Mapping):
+            problems.append(Problem(f"{key}.{name}", f"{options!r} is not a mapping of options to values"))
+            completed.append(entry)
+            continue
+        built, wrong = known_options(registry, name, options, key=key, options_key=f"{key}.{name}")
         problems += wrong
         with_options = isinstance(entry, dict) and built is not None
         completed.append({name: dataclasses.asdict(built)} if with_options else entry)
@@ -126,16 +148,6 @@ def complete_choices(
         if count > 1:
             problems.append(Problem(key, f"'{name}' is listed {count} times, but {told_apart} by these names"))
     return completed, problems
-
-
-def _checked_choice(name: str, options: Any, registry: Registry[Any], *, key: str) -> tuple[Any, list[Problem]]:
-    """The options of a component (None if something is wrong), and the problems."""
-    if name not in registry.names():
-        return None, [Problem(key, registry.unknown(name), component=registry.described(name))]
-    key = f"{key}.{name}"
-    if not isinstance(options, Mapping):
-        return None, [Problem(key, f"{options!r} is not a mapping of options to values")]
-    return check_options(registry.get(name), options, key=key)
 
 
 def changed_decoding(
