@@ -57,11 +57,15 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_FAILURE if has_problems else 0
 
 
-def _checked(path: Path, plugins: Sequence[str]) -> tuple[list[str], dict[str, Any], list[str]]:
-    """The problems found at `path`, and the findings for programs and for people."""
+Found = tuple[list[str], dict[str, Any], list[str]]
+"""The problems, and the findings for programs and for people."""
+
+
+def _checked(path: Path, plugins: Sequence[str]) -> Found:
     if is_engine_file(path):
         file = check_file(path)
-        return file.problems, _exported_record("file", file.file, file), _file_lines(file)
+        by = f"by the engine, in {file.stored}, on this machine with {file.kernels}"
+        return _exported("file", path, file, f"holds: {file.holds}", "a file for the engine", by)
     # Imported late, because they import torch.
     from nmt.interop.check_export import check_export
     from nmt.interop.exported import check_no_graphs, is_exported
@@ -70,13 +74,21 @@ def _checked(path: Path, plugins: Sequence[str]) -> tuple[list[str], dict[str, A
     check_no_graphs(path)
     if is_exported(path):
         folder = check_export(path, plugins=plugins)
-        return folder.problems, _exported_record("folder", folder.folder, folder), _folder_lines(folder)
+        return _exported("folder", path, folder, "", "an exported folder", f"exported in {folder.stored}")
     run = check_run(path, plugins=plugins)
-    return run.problems, as_record(run), as_lines(run)
+    return run.problems, _as_record(run), as_lines(run)
 
 
-def as_record(found: RunCheck) -> dict[str, Any]:
-    """The findings for programs."""
+def _exported(kind: str, path: Path, found: ExportCheck | FileCheck, holds: str, what: str, translate: str) -> Found:
+    """The findings about a folder or file of nmt-export; `what` it is, and who translates with it, for people."""
+    record = {kind: str(path), "ok": not found.problems, "precision": found.stored, "problems": found.problems}
+    lines = [f"problem: {problem}" for problem in found.problems]
+    if not lines:
+        lines = [*([holds] if holds else []), f"resume: {what} has no training state", f"translate: {translate}"]
+    return found.problems, record, [*lines, _verdict(path, found.problems)]
+
+
+def _as_record(found: RunCheck) -> dict[str, Any]:
     return {
         "run": str(found.run),
         "task": found.task,
@@ -85,12 +97,7 @@ def as_record(found: RunCheck) -> dict[str, Any]:
         "best": found.best,
         "translate": found.translate,
         "checkpoints": [
-            {
-                "step": checked.step,
-                "resumable": checked.resumable,
-                "translatable": checked.translatable,
-                "readable": checked.readable,
-            }
+            {name: getattr(checked, name) for name in ("step", "resumable", "translatable", "readable")}
             for checked in found.checkpoints
         ],
         "needs_plugin": found.needs_plugin,
@@ -129,30 +136,6 @@ def as_lines(found: RunCheck) -> list[str]:
 
 def _verdict(path: Path, problems: Sequence[str]) -> str:
     return f"{path}: " + (counted(len(problems), "problem") if problems else "all is well")
-
-
-def _folder_lines(found: ExportCheck) -> list[str]:
-    """The same for people."""
-    lines = [f"problem: {problem}" for problem in found.problems]
-    if not found.problems:
-        lines += ["resume: an exported folder has no training state", f"translate: exported in {found.stored}"]
-    return [*lines, _verdict(found.folder, found.problems)]
-
-
-def _exported_record(kind: str, path: Path, found: ExportCheck | FileCheck) -> dict[str, Any]:
-    return {kind: str(path), "ok": not found.problems, "precision": found.stored, "problems": found.problems}
-
-
-def _file_lines(found: FileCheck) -> list[str]:
-    """The same for people."""
-    lines = [f"problem: {problem}" for problem in found.problems]
-    if not found.problems:
-        lines += [
-            f"holds: {found.holds}",
-            "resume: a file for the engine has no training state",
-            f"translate: by the engine, in {found.stored}, on this machine with {found.kernels}",
-        ]
-    return [*lines, _verdict(found.file, found.problems)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,7 +6,6 @@ import argparse
 import importlib.util
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from nmt.cli.arguments import MODEL, add_checkpoint
@@ -15,7 +14,7 @@ from nmt.errors import ConfigError
 from nmt.registry import EXPORTS
 
 if TYPE_CHECKING:
-    from nmt.interop.engine.program import Precision
+    from nmt.interop.engine.tensors import Precision
     from nmt.interop.export import Exported
 
 P = TypeVar("P", bound=str)
@@ -87,74 +86,44 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f"MODEL: {what} holds one model; export each model separately and give the {each} together for an ensemble"
         )
-    write = {"engine": _write_engine, "folder": _write_folder, "onnx": _write_onnx}[format_]
-    return write(arguments)
-
-
-def _write_folder(arguments: argparse.Namespace) -> int:
-    from nmt.interop.export import export_model
+    if arguments.shortlist is not None and format_ != "engine":
+        why = {"folder": "a folder contains the model's decoding.shortlist", "onnx": "ONNX graphs score all words"}
+        raise ConfigError(f"--shortlist: allowed only with --format engine; {why[format_]}")
+    exported, what = _exported(arguments, format_)
     from nmt.interop.model_card import megabytes
 
-    if arguments.shortlist is not None:
-        raise ConfigError(
-            "--shortlist: allowed only with --format engine; a folder contains the model's decoding.shortlist"
-        )
-    (model,) = arguments.models
-    stored = arguments.precision or "fp32"
-    exported = export_model(
-        model,
-        arguments.output,
-        stored=stored,
-        checkpoint=arguments.checkpoint,
-        plugins=arguments.plugins,
-        overwrite=arguments.overwrite,
-        note=_note(arguments),
-    )
+    for note in exported.notes:
+        print(f"nmt-export: {note}", file=sys.stderr)
     weights = f"{megabytes(exported.weights)} of weights"
-    if stored != "fp32":
-        in_fp32 = sum(4 * weight.numel() for weight in exported.model.model.state_dict().values())
-        weights += f", in fp32 {megabytes(in_fp32)}"
-    print(f"{arguments.output}: {exported.model.path} in {stored}, {megabytes(exported.total)} ({weights})")
+    if format_ == "folder" and arguments.precision not in (None, "fp32"):
+        unpacked = sum(4 * weight.numel() for weight in exported.model.model.state_dict().values())
+        weights += f", in fp32 {megabytes(unpacked)}"
+    print(f"{arguments.output}: {exported.model.path} {what}, {megabytes(exported.total)} ({weights})")
     return 0
 
 
-def _write_engine(arguments: argparse.Namespace) -> int:
-    precision = _precision(arguments, ENGINE_PRECISIONS, "is allowed only for folders. Allowed with --format engine")
-    from nmt.interop.engine.export import export_engine
-    from nmt.search.shortlist import load_shortlist
+def _exported(arguments: argparse.Namespace, format_: str) -> tuple[Exported, str]:
+    """Export; what was written, and in what form, for people."""
+    (model,), output = arguments.models, arguments.output
+    options = {name: getattr(arguments, name) for name in ("checkpoint", "plugins", "overwrite")}
+    if format_ == "folder":
+        from nmt.interop.export import export_model
 
-    (model,) = arguments.models
-    exported = export_engine(
-        model,
-        arguments.output,
-        precision=precision,
-        shortlist=arguments.shortlist,
-        read_shortlist=load_shortlist,
-        checkpoint=arguments.checkpoint,
-        plugins=arguments.plugins,
-        overwrite=arguments.overwrite,
-        note=_note(arguments),
-    )
-    return _say(arguments.output, exported, f"for the engine in {precision}")
+        form = arguments.precision or "fp32"
+        return export_model(model, output, stored=form, note=_note(arguments), **options), f"in {form}"
+    if format_ == "engine":
+        precision = _precision(arguments, ENGINE_PRECISIONS, "is allowed only for folders")
+        from nmt.interop.engine.export import export_engine
+        from nmt.search.shortlist import load_shortlist
 
-
-def _write_onnx(arguments: argparse.Namespace) -> int:
-    if arguments.shortlist is not None:
-        raise ConfigError("--shortlist: allowed only with --format engine; ONNX graphs score all words")
-    precision = _precision(arguments, ONNX_PRECISIONS, "is not allowed for ONNX graphs. Allowed with --format onnx")
+        options |= {"shortlist": arguments.shortlist, "read_shortlist": load_shortlist}
+        file = export_engine(model, output, precision=precision, note=_note(arguments), **options)
+        return file, f"for the engine in {precision}"
+    stored = _precision(arguments, ONNX_PRECISIONS, "is not allowed for ONNX graphs")
     if importlib.util.find_spec("onnx") is None:
         raise ConfigError("--format onnx: the package onnx is not installed; pip install 'nmt-recurrent[onnx]'")
-    (model,) = arguments.models
-    exported = EXPORTS.get("onnx")(
-        model,
-        arguments.output,
-        precision=precision,
-        checkpoint=arguments.checkpoint,
-        plugins=arguments.plugins,
-        overwrite=arguments.overwrite,
-        note=_note(arguments),
-    )
-    return _say(arguments.output, exported, f"as ONNX graphs in {precision}")
+    graphs = EXPORTS.get("onnx")(model, output, precision=stored, note=_note(arguments), **options)
+    return graphs, f"as ONNX graphs in {stored}"
 
 
 def _note(arguments: argparse.Namespace) -> str:
@@ -165,23 +134,11 @@ def _note(arguments: argparse.Namespace) -> str:
 
 def _precision(arguments: argparse.Namespace, allowed: Sequence[P], refused: str) -> P:
     """The format of stored weights, by default the first allowed one; `refused` words the error for others."""
-    if arguments.precision is None:
-        return allowed[0]
     for precision in allowed:
-        if arguments.precision == precision:
+        if arguments.precision in (None, precision):
             return precision
-    raise ConfigError(f"--precision: '{arguments.precision}' {refused}: {', '.join(allowed)}.")
-
-
-def _say(output: Path, exported: Exported, what: str) -> int:
-    """Report what was written, after notes on what is missing from it."""
-    from nmt.interop.model_card import megabytes
-
-    for note in exported.notes:
-        print(f"nmt-export: {note}", file=sys.stderr)
-    size = f"{megabytes(exported.total)} ({megabytes(exported.weights)} of weights)"
-    print(f"{output}: {exported.model.path} {what}, {size}")
-    return 0
+    listed = f"Allowed with --format {arguments.format or 'engine'}: {', '.join(allowed)}."
+    raise ConfigError(f"--precision: '{arguments.precision}' {refused}. {listed}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
