@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import ipaddress
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -140,11 +139,6 @@ def whole_of(option: Option) -> Callable[[str], int | str]:
     return lambda text: text if text in option.words else whole(text)
 
 
-def number_of(option: Option) -> Callable[[str], float]:
-    """The type of an option that is a number."""
-    return _number(lambda number: option.least <= number <= option.most, option.allowed())
-
-
 def ensemble_weights(text: str) -> list[float] | str:
     """Numbers above 0, separated by commas, or `none`."""
     if text == NONE:
@@ -217,13 +211,28 @@ DECODING: Final = tuple(name for name, option in OPTIONS.items() if option.is_ke
 """Options of a command line that are keys of the section `decoding`."""
 _WITH_OPTION: Final = tuple(name for name in DECODING if name != "n_best")
 """`n_best` has a place of its own among the options of each command."""
-_ENSEMBLE: Final = ("ensemble_weights", "ensemble_mean")
+ENSEMBLE: Final = ("ensemble_weights", "ensemble_mean")
+"""Those that scoring has, too."""
 
 
 def add_decoding(group: argparse._ActionsContainer, names: Sequence[str] = _WITH_OPTION) -> None:
     """Add options of the table to a command that translates; `overridden` reads them, and `n_best`."""
-    for name in names:
-        group.add_argument(command_option(name), dest=name, help=OPTIONS[name].help, **_reading(OPTIONS[name]))
+    types: dict[str, Callable[[Option], Callable[[str], object]]] = {
+        "whole": whole_of,
+        "number": lambda option: _number(lambda number: option.least <= number <= option.most, option.allowed()),
+        "weights": lambda option: ensemble_weights,
+    }
+    for option in (OPTIONS[name] for name in names):
+        reading: dict[str, Any] = {"metavar": option.metavar}
+        if option.kind == "flag":
+            reading = {"action": argparse.BooleanOptionalAction}
+        elif option.kind == "choice":
+            reading = {"choices": option.choices}
+        elif option.kind == "pairs":
+            reading["action"] = "append"
+        elif option.kind in types:
+            reading["type"] = types[option.kind](option)
+        group.add_argument(command_option(option.name), dest=option.name, help=option.help, **reading)
 
 
 def add_n_best(group: argparse._ActionsContainer, *, help: str | None = None, default: int | None = None) -> None:
@@ -232,23 +241,6 @@ def add_n_best(group: argparse._ActionsContainer, *, help: str | None = None, de
     help = help or f"{option.meaning}; a smaller beam is widened"
     read = whole_of(OPTIONS["beam_size"])  # which is widened to it
     group.add_argument("--n-best", metavar=option.metavar, type=read, default=default, help=help)
-
-
-def _reading(option: Option) -> dict[str, Any]:
-    """How argparse reads the value of an option."""
-    readers = {"whole": whole_of, "number": number_of, "weights": lambda _: ensemble_weights}
-    if option.kind == "flag":
-        return {"action": argparse.BooleanOptionalAction}
-    if option.kind == "choice":
-        return {"choices": option.choices}
-    if option.kind == "pairs":
-        return {"metavar": option.metavar, "action": "append"}
-    return {"metavar": option.metavar} | ({"type": readers[option.kind](option)} if option.kind in readers else {})
-
-
-def add_ensemble(group: argparse._ActionsContainer) -> None:
-    """Add the options of an ensemble, which scoring has, too."""
-    add_decoding(group, _ENSEMBLE)
 
 
 def check_ensemble(arguments: argparse.Namespace, *, models: int) -> None:
@@ -262,20 +254,13 @@ def check_ensemble(arguments: argparse.Namespace, *, models: int) -> None:
         raise ConfigError("--ensemble-mean: there is only 1 model; give several")
 
 
-def with_ensemble(decoding: DecodingConfig, arguments: argparse.Namespace) -> DecodingConfig:
-    """`decoding` changed by the options of `add_ensemble`."""
-    given = {name: getattr(arguments, name) for name in _ENSEMBLE if getattr(arguments, name) is not None}
-    return dataclasses.replace(decoding, **as_keys(given))
-
-
 def overridden(
     decoding: DecodingConfig, arguments: argparse.Namespace, *, say: Callable[[str], object] | None = None
 ) -> DecodingConfig:
     """The decoding settings of a model, changed by a command line; `say` as in `changed_decoding`."""
     from nmt.config.options import changed_decoding
 
-    changes = {name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None}
-    changes = as_keys(changes)
+    changes = as_keys({name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None})
     if "search_options" in changes:
         given = search_options(changes.pop("search_options"))
         plain = changed_decoding(decoding, changes, option=command_option)
@@ -303,10 +288,6 @@ def search_options(given: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-_SECTION = "decoding."
-_OF_SEARCH = "search_options."
-
-
 def option_of(name: str) -> str:
     """The option that gives the argument `name`."""
     return "--plugin" if name == "plugins" else command_option(name)
@@ -317,18 +298,17 @@ def worded(error: NmtError, arguments: argparse.Namespace) -> str:
 
     Each setting that was given as an option is called by that option, one of the saved configuration by its key.
     """
+
+    def given_as(key: str) -> str:
+        name, _, of_search = key.removeprefix("decoding.").partition(".")
+        if of_search and name == "search_options":
+            given = {text.partition("=")[0].strip() for text in getattr(arguments, name, None) or ()}
+            return f"{option_of(name)} {of_search}" if of_search.partition(".")[0] in given else key
+        name = key.removeprefix("decoding.")
+        return option_of(name) if getattr(arguments, name, None) not in (None, []) else key
+
     if isinstance(error, SettingError):
-        return error.said(lambda key: _given_as(key, arguments))
+        return error.said(given_as)
     if isinstance(error, NotUtf8Error) and hasattr(arguments, "errors"):
         return f"{error}, or see --errors"
     return str(error)
-
-
-def _given_as(key: str, arguments: argparse.Namespace) -> str:
-    name = key.removeprefix(_SECTION)
-    if name.startswith(_OF_SEARCH):
-        name = name.removeprefix(_OF_SEARCH)
-        options = getattr(arguments, "search_options", None) or ()
-        given = {text.partition("=")[0].strip() for text in options}
-        return f"{option_of('search_options')} {name}" if name.partition(".")[0] in given else key
-    return option_of(name) if getattr(arguments, name, None) not in (None, []) else key

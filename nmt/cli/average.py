@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.cli.arguments import RUN, positive
-from nmt.cli.common import execute, make_parser, path_of_place
-
-EXAMPLES = ("runs/demo --best 3 -o averaged",)
+from nmt.cli.common import main_of, make_parser, path_of_place
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -18,7 +15,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = make_parser(
         "nmt-average",
         "Average the weights of several checkpoints of a run.",
-        examples=EXAMPLES,
+        examples=("runs/demo --best 3 -o averaged",),
         usage="RUN (--last N | --best N) -o DIR",
     )
     parser.add_argument("run", metavar="RUN", type=Path, help=RUN)
@@ -49,10 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run nmt-average and return its exit code."""
-    return execute(build_parser(), run, argv)
-
+main = main_of(build_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())

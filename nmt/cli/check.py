@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.arguments import RUN
-from nmt.cli.common import EXIT_FAILURE, add_plugins, execute, make_parser
+from nmt.cli.common import EXIT_FAILURE, add_plugins, main_of, make_parser
 from nmt.errors import CheckpointError, counted, printable
 from nmt.interop.engine.opened import FileCheck, check_file, is_engine_file
 
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 DESCRIPTION = """Verify run directories, exported folders and files for the engine: checksums of checkpoints,
 tokenizer and encoded text, shapes, vocabulary, configuration, ranking, log. Reports what can be resumed and translated
 with. Exit code 0 when all is well, 1 with a line for each problem. Changes nothing."""
-EXAMPLES = (
-    "runs/demo",
-    "averaged model.nmt",
-)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-check."""
-    parser = make_parser("nmt-check", DESCRIPTION, examples=EXAMPLES, usage="RUN... [options]")
+    parser = make_parser(
+        "nmt-check",
+        DESCRIPTION,
+        examples=("runs/demo", "averaged model.nmt"),
+        usage="RUN... [options]",
+    )
     parser.add_argument(
         "runs", metavar="RUN", type=Path, nargs="+", help=f"{RUN}, or a folder or file written by nmt-export"
     )
@@ -138,10 +139,7 @@ def _verdict(path: Path, problems: Sequence[str]) -> str:
     return f"{path}: " + (counted(len(problems), "problem") if problems else "all is well")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run nmt-check and return its exit code."""
-    return execute(build_parser(), run, argv)
-
+main = main_of(build_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())

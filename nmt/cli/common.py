@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from nmt import __version__
 from nmt.cli.arguments import any_text, worded
@@ -231,6 +231,17 @@ def execute(
             signal.signal(number, handler)
 
 
+class Main(Protocol):
+    """Runs a command with `argv` (default: the process's) and returns its exit code."""
+
+    def __call__(self, argv: Sequence[str] | None = None) -> int: ...
+
+
+def main_of(build_parser: Callable[[], argparse.ArgumentParser], command: Callable[[argparse.Namespace], int]) -> Main:
+    """The function `main` of a command."""
+    return lambda argv=None: execute(build_parser(), command, argv)
+
+
 def _drop_output() -> bool:
     """Discard output that cannot be written, or the interpreter tries again at exit; return whether there was any."""
     try:
@@ -263,14 +274,14 @@ ENDINGS: dict[int, tuple[str, int]] = {
 
 def _handle_signals() -> dict[int, Handler]:
     """Make SIGTERM and SIGHUP raise Terminated (an ignored SIGHUP stays ignored); return the previous handlers."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise Terminated(number)
+
     previous: dict[int, Handler] = {}
     with contextlib.suppress(ValueError):  # not the main thread, which alone may handle signals
         for number in (signal.SIGTERM, signal.SIGHUP):
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue
-            previous[number] = signal.signal(number, _raise_terminated)
+            previous[number] = signal.signal(number, end)
     return previous
-
-
-def _raise_terminated(number: int, frame: FrameType | None) -> None:
-    raise Terminated(number)

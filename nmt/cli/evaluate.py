@@ -20,7 +20,7 @@ from nmt.cli.arguments import (
     resamples,
     seed,
 )
-from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
+from nmt.cli.common import add_device, add_errors, add_plugins, main_of, make_parser, say
 from nmt.cli.descriptors import require
 from nmt.cli.lines import STDIN, read_texts
 from nmt.config import import_plugins
@@ -49,22 +49,19 @@ _MODEL_DEFAULTS = {"checkpoint": "best", "device": "auto"}
 """Further options that only a model can use, and the values that they have where they are not given."""
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command with `argv` (default: the process's) and return its exit code."""
-    return execute(build_parser(), evaluate, argv)
-
-
-EXAMPLES = (
-    "--hyp news.de --ref reference.de",
-    "--hyp baseline.de ours.de --ref reference.de --confidence",
-    "runs/demo --source news.en --ref reference.de",
-    "runs/demo -t wmt14 -l en-de",
-)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-eval."""
-    parser = make_parser("nmt-eval", DESCRIPTION, examples=EXAMPLES, usage=USAGE)
+    parser = make_parser(
+        "nmt-eval",
+        DESCRIPTION,
+        examples=(
+            "--hyp news.de --ref reference.de",
+            "--hyp baseline.de ours.de --ref reference.de --confidence",
+            "runs/demo --source news.en --ref reference.de",
+            "runs/demo -t wmt14 -l en-de",
+        ),
+        usage=USAGE,
+    )
     add_models(parser, help=f"translates --source: {MODELS_OR_FILES}")
     parser.add_argument(
         "--hyp",
@@ -120,12 +117,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--json", dest="format", action="store_const", const="json", help="alias of --format json, for programs"
     )
     add_errors(parser)
-    _add_significance(parser.add_argument_group("test of significance, for several --hyp or with --baseline"))
-    _add_model(parser)
-    return parser
-
-
-def _add_significance(group: argparse._ArgumentGroup) -> None:
+    group = parser.add_argument_group("test of significance, for several --hyp or with --baseline")
     group.add_argument(
         "--baseline", metavar="FILE", nargs="+", default=[], help="baseline translations to compare with"
     )
@@ -147,9 +139,6 @@ def _add_significance(group: argparse._ArgumentGroup) -> None:
         type=seed,
         help=f"seed of the resamples or trials (default: {DEFAULT_SEED})",
     )
-
-
-def _add_model(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "translation, with MODEL", "The defaults are those of the (first) model's configuration."
     )
@@ -160,6 +149,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
     add_device(parser)
     add_plugins(parser)
+    return parser
 
 
 def evaluate(arguments: argparse.Namespace) -> int:
@@ -301,6 +291,8 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
     say("nmt-eval", totals.summary(seconds, models=len(arguments.models)))
     return lines, models, totals.exit_code
 
+
+main = main_of(build_parser, evaluate)
 
 if __name__ == "__main__":
     sys.exit(main())

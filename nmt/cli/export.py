@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from nmt.cli.arguments import MODEL, add_checkpoint
-from nmt.cli.common import add_plugins, execute, make_parser, path_of_place
+from nmt.cli.common import add_plugins, main_of, make_parser, path_of_place
 from nmt.errors import ConfigError
 from nmt.registry import EXPORTS
 
@@ -28,16 +28,19 @@ FOLDER_PRECISIONS = ("fp32", "bf16", "int8", "int8_bf16")
 ENGINE_PRECISIONS: Final[tuple[Precision, ...]] = ("int8", "fp32", "bf16")
 ONNX_PRECISIONS = ("fp32", "int8")
 
-EXAMPLES = (
-    "runs/demo -o model.nmt",
-    "runs/demo -o folder --precision bf16",
-    "runs/demo -o graphs --format onnx",
-)
-
 
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-export."""
-    parser = make_parser("nmt-export", DESCRIPTION, examples=EXAMPLES, usage="MODEL... -o OUTPUT [options]")
+    parser = make_parser(
+        "nmt-export",
+        DESCRIPTION,
+        examples=(
+            "runs/demo -o model.nmt",
+            "runs/demo -o folder --precision bf16",
+            "runs/demo -o graphs --format onnx",
+        ),
+        usage="MODEL... -o OUTPUT [options]",
+    )
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODEL)
     parser.add_argument(
         "-o",
@@ -141,10 +144,7 @@ def _precision(arguments: argparse.Namespace, allowed: Sequence[P], refused: str
     raise ConfigError(f"--precision: '{arguments.precision}' {refused}. {listed}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run nmt-export and return its exit code."""
-    return execute(build_parser(), run, argv)
-
+main = main_of(build_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import feature_weights
-from nmt.cli.common import add_errors, add_plugins, execute, make_parser, say
+from nmt.cli.common import add_errors, add_plugins, main_of, make_parser, say
 from nmt.cli.output import output_stream
 from nmt.config import import_plugins
 from nmt.errors import ConfigError, DataError, counted, near_miss
@@ -24,23 +24,12 @@ lists, and nmt-score --n-best adds features to them."""
 FORMATS = ("text", "moses")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with `argv` (default: the process's) and return its exit code."""
-    return execute(build_parser(), rank, argv)
-
-
-EXAMPLES = (
-    "news.list --weights score=1,words=0.1 -o news.de",
-    "dev.list --tune --ref dev.de",
-)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-rank."""
     parser = make_parser(
         "nmt-rank",
         DESCRIPTION,
-        examples=EXAMPLES,
+        examples=("news.list --weights score=1,words=0.1 -o news.de", "dev.list --tune --ref dev.de"),
         usage="LIST (--weights NAME=W,... | --tune --ref FILE...)\n                [-o FILE] [options]",
     )
     parser.add_argument("list", metavar="LIST", help="n-best list in Moses' format; may be .gz")
@@ -176,6 +165,8 @@ def _tuned(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[
     yield ",".join(f"{feature}={weight:g}" for feature, weight in found.weights.items()) + "\n"
     say("nmt-rank", f"{name} {found.score:.2f} with these weights, {found.before:.2f} with the first translations")
 
+
+main = main_of(build_parser, rank)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -50,16 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return execute(build_parser(), functools.partial(serve, log=log), argv)
 
 
-EXAMPLES = (
-    "runs/demo",
-    "model.nmt --host 0.0.0.0 --port 8000",
-)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-serve."""
     parser = make_parser(
-        "nmt-serve", DESCRIPTION, examples=EXAMPLES, usage="MODEL... [--host HOST] [--port PORT] [options]"
+        "nmt-serve",
+        DESCRIPTION,
+        examples=("runs/demo", "model.nmt --host 0.0.0.0 --port 8000"),
+        usage="MODEL... [--host HOST] [--port PORT] [options]",
     )
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS_OR_FILES)
     parser.add_argument(
@@ -78,19 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="of the log: text (default), or one JSON object a line",
     )
     add_checkpoint(parser)
-    _add_batches(parser.add_argument_group("batches"))
-    _add_limits(parser.add_argument_group("limits of a request"))
-    _add_connections(parser.add_argument_group("connections"))
-    _add_access(parser.add_argument_group("access"))
-    add_decoding(
-        parser.add_argument_group("search, if a request sets nothing else (defaults: those of the first model)")
-    )
-    add_device(parser)
-    add_plugins(parser)
-    return parser
-
-
-def _add_batches(group: argparse._ArgumentGroup) -> None:
+    group = parser.add_argument_group("batches")
     _add_limit(group, "batch_size", "largest number of sentences in a batch")
     group.add_argument(
         "--max-wait-ms",
@@ -100,9 +85,7 @@ def _add_batches(group: argparse._ArgumentGroup) -> None:
         help="time that a sentence waits for others while the server is idle (default: 2)",
     )
     _add_limit(group, "max_queue", "sentences that may wait; further requests get 503 and Retry-After")
-
-
-def _add_limits(group: argparse._ArgumentGroup) -> None:
+    group = parser.add_argument_group("limits of a request")
     group.add_argument(
         "--timeout",
         metavar="SECONDS",
@@ -122,15 +105,7 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
     )
     _add_limit(group, "max_answer_bytes", "size of the answer, attention included, else 413")
     _add_limit(group, "max_beam_size", "largest beam_size and n_best of a request")
-
-
-def _add_limit(group: argparse._ArgumentGroup, name: str, help: str) -> None:
-    """Add the option of a setting that is a number."""
-    option, default = "--" + name.replace("_", "-"), getattr(Settings, name)
-    group.add_argument(option, metavar="N", type=positive, default=default, help=f"{help} (default: %(default)s)")
-
-
-def _add_connections(group: argparse._ArgumentGroup) -> None:
+    group = parser.add_argument_group("connections")
     group.add_argument(
         "--max-connections",
         metavar="N",
@@ -148,9 +123,7 @@ def _add_connections(group: argparse._ArgumentGroup) -> None:
         help="believe X-Forwarded-For of requests from this address or network, such as 10.0.0.0/8; repeatable "
         "(default: of nobody)",
     )
-
-
-def _add_access(group: argparse._ArgumentGroup) -> None:
+    group = parser.add_argument_group("access")
     group.add_argument(
         "--api-key",
         metavar="KEY",
@@ -166,6 +139,18 @@ def _add_access(group: argparse._ArgumentGroup) -> None:
         default=[],
         help="allow pages of this origin, such as https://example.org, to send requests; * for all; repeatable",
     )
+    add_decoding(
+        parser.add_argument_group("search, if a request sets nothing else (defaults: those of the first model)")
+    )
+    add_device(parser)
+    add_plugins(parser)
+    return parser
+
+
+def _add_limit(group: argparse._ArgumentGroup, name: str, help: str) -> None:
+    """Add the option of a setting that is a number."""
+    option, default = "--" + name.replace("_", "-"), getattr(Settings, name)
+    group.add_argument(option, metavar="N", type=positive, default=default, help=f"{help} (default: %(default)s)")
 
 
 def serve(arguments: argparse.Namespace, *, log: contextlib.ExitStack) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import add_checkpoint, add_model, natural, positive
-from nmt.cli.common import add_plugins, execute, make_parser, say
+from nmt.cli.common import add_plugins, main_of, make_parser, say
 from nmt.errors import counted
 
 if TYPE_CHECKING:
@@ -23,17 +23,11 @@ LINES = 10_000
 """Sentence pairs encoded at once."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with `argv` (default: the process's) and return its exit code."""
-    return execute(build_parser(), make_shortlist, argv)
-
-
-EXAMPLES = ("runs/demo -o demo.shortlist",)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-shortlist."""
-    parser = make_parser("nmt-shortlist", DESCRIPTION, examples=EXAMPLES, usage="MODEL -o FILE [options]")
+    parser = make_parser(
+        "nmt-shortlist", DESCRIPTION, examples=("runs/demo -o demo.shortlist",), usage="MODEL -o FILE [options]"
+    )
     add_model(parser)
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="shortlist to write (safetensors)")
     parser.add_argument(
@@ -112,6 +106,8 @@ def _encoded(files: FilePair, tokenizer: Tokenizer) -> Iterator[tuple[list[int],
         for source, target in zip(sources, targets, strict=True):
             yield [*source, EOS], [*target, EOS]
 
+
+main = main_of(build_parser, make_shortlist)
 
 if __name__ == "__main__":
     sys.exit(main())

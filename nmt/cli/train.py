@@ -5,23 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import minutes
-from nmt.cli.common import add_device, add_plugins, execute, make_parser
+from nmt.cli.common import add_device, add_plugins, main_of, make_parser
 from nmt.errors import ConfigError
 from nmt.system import CpuClock, columns, keep_large_blocks, wrapped
 
 if TYPE_CHECKING:
     from nmt.training.distributed import World
-
-EXAMPLES = (
-    "--list",
-    "multi30k_lrn.yaml",
-    "mine.yaml --dry-run",
-    "mine.yaml --set training.lr=1e-3 --set run_dir=runs/slower",
-)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -29,7 +21,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser = make_parser(
         "nmt-train",
         "Train a model. Running the same command again resumes where the last run stopped.",
-        examples=EXAMPLES,
+        examples=(
+            "--list",
+            "multi30k_lrn.yaml",
+            "mine.yaml --dry-run",
+            "mine.yaml --set training.lr=1e-3 --set run_dir=runs/slower",
+        ),
         usage="CONFIG [options]",
     )
     parser.add_argument("config", metavar="CONFIG", nargs="?", help="YAML file, or a name shown by --list")
@@ -141,10 +138,7 @@ def _warn(line: str) -> None:
     print(f"nmt-train: warning: {line}", file=sys.stderr)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run nmt-train and return its exit code."""
-    return execute(build_parser(), run, argv)
-
+main = main_of(build_parser, run)
 
 if __name__ == "__main__":
     sys.exit(main())

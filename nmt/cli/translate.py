@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import MODELS_OR_FILES, add_checkpoint, add_decoding, add_n_best, check_ensemble, details
-from nmt.cli.common import add_device, add_errors, add_plugins, execute, make_parser, say
+from nmt.cli.common import add_device, add_errors, add_plugins, main_of, make_parser, say
 from nmt.errors import ConfigError
 from nmt.interop.engine.opened import are_engine_files
 from nmt.system import keep_large_blocks, keep_more_kernels
@@ -23,22 +22,17 @@ order of the input, an empty line gives an empty line, and lines from a slow pip
 STDIN = "-"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with `argv` (default: the process's) and return its exit code."""
-    return execute(build_parser(), translate, argv)
-
-
-EXAMPLES = (
-    "runs/demo -i news.en -o news.de",
-    "model.nmt < news.en > news.de",
-    "runs/a runs/b -i news.en --format jsonl --n-best 3",
-)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-translate."""
     parser = make_parser(
-        "nmt-translate", DESCRIPTION, examples=EXAMPLES, usage="MODEL... [-i FILE] [-o FILE] [options]"
+        "nmt-translate",
+        DESCRIPTION,
+        examples=(
+            "runs/demo -i news.en -o news.de",
+            "model.nmt < news.en > news.de",
+            "runs/a runs/b -i news.en --format jsonl --n-best 3",
+        ),
+        usage="MODEL... [-i FILE] [-o FILE] [options]",
     )
     parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS_OR_FILES)
     parser.add_argument("-i", "--input", metavar="FILE", help="text to translate; may be .gz (default: standard input)")
@@ -197,6 +191,8 @@ def _translate(arguments: argparse.Namespace, world: World | None) -> int:
         log(problem)
     return totals.exit_code
 
+
+main = main_of(build_parser, translate)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import secrets
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,38 +61,75 @@ _errors = logging.getLogger("nmt.serving.errors")
 
 def create_app(service: Service) -> ASGIApp:
     """The application of a service."""
-    app: ASGIApp = _Directly(create_api(service), service)
-    if service.settings.cors_origins:
-        app = CORSMiddleware(
-            app,
-            allow_origins=service.settings.cors_origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
-            expose_headers=["X-Request-ID"],
-        )
-    return AccessLog(app, service.metrics)
+    api = create_api(service)
 
-
-class _Directly:
-    """Answers POST /translate without FastAPI, whose way to a function takes longer than all else that a request needs.
-
-    FastAPI documents it, and answers other methods.
-    """
-
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app = app
-        self._service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != "/translate" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
+    async def directly(scope: Scope, receive: Receive, send: Send) -> None:
+        """POST /translate without FastAPI, whose way to a function takes longer than all else that a request needs."""
+        if scope["path"] != "/translate" or scope["method"] != "POST":
+            await api(scope, receive, send)
             return
         request = Request(scope, receive)
         try:
-            response = await _translate(self._service, request)
+            response = await _translate(service, request)
         except RefusedError as error:
-            response = await _refused(request, error)
+            response = await _failed(request, error)
         await response(scope, receive, send)
+
+    if not service.settings.cors_origins:
+        return _logged(directly, service.metrics)
+    allowing = CORSMiddleware(
+        directly,
+        allow_origins=service.settings.cors_origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
+        expose_headers=["X-Request-ID"],
+    )
+    return _logged(allowing, service.metrics)
+
+
+def _logged(app: ASGIApp, metrics: Metrics) -> ASGIApp:
+    """An application each of whose answers has a line in the log, and counts; it answers an error of its own, too."""
+
+    async def logged(scope: Scope, receive: Receive, send: Send) -> None:
+        start = time.perf_counter()
+        status, is_whole = 0, False
+        name = id_of(next((value for key, value in scope["headers"] if key == b"x-request-id"), None))
+        request_id.set(name)
+
+        async def noted(message: Message) -> None:
+            nonlocal status, is_whole
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", name.encode())]
+            else:
+                is_whole = not message.get("more_body")
+            await send(message)
+
+        try:
+            await app(scope, receive, noted)
+        except Exception:
+            _errors.exception("internal error")
+            if not status:
+                await JSONResponse({"error": INTERNAL}, 500)(scope, receive, noted)
+            elif not is_whole:  # half of an answer is sent; the connection ends
+                raise
+        finally:
+            seconds = time.perf_counter() - start
+            if scope["path"] == "/translate" and scope["method"] == "POST":
+                metrics.answered(status, seconds)
+            if _log.isEnabledFor(logging.INFO):
+                _say(scope, status, 1000 * seconds)
+
+    return logged
+
+
+def _say(scope: Scope, status: int, milliseconds: float) -> None:
+    method, path, sentences = scope["method"], scope["path"][:LONGEST_PATH], scope.get(SENTENCES)
+    client = (scope.get("client") or ("-",))[0]
+    said = f"{client} {method} {printable(path)} {status} {milliseconds:.1f} ms"
+    fields = {"client": client, "method": method, "path": path, "status": status}
+    fields |= {"milliseconds": round(milliseconds, 1), "sentences": sentences}
+    _log.info(said if sentences is None else f"{said}, {counted(sentences, 'sentence')}", extra={"fields": fields})
 
 
 def create_api(service: Service) -> FastAPI:
@@ -104,9 +142,8 @@ def create_api(service: Service) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,  # to where the header Host says
     )
-    app.add_exception_handler(RefusedError, _refused)
-    app.add_exception_handler(HTTPException, _not_found)
-    app.add_exception_handler(Exception, _failed)
+    for kind in (RefusedError, HTTPException, Exception):
+        app.add_exception_handler(kind, _failed)
     schema = schema_of(service.settings, *service.doors)
 
     @app.post(
@@ -156,8 +193,19 @@ def create_api(service: Service) -> FastAPI:
         await asyncio.shield(service.reload())
         return JSONResponse(service.health(), headers={"Cache-Control": "no-store"})
 
-    for path, (file, kind) in FILES.items():
-        _add_file(app, path, file.read_bytes(), kind, service)
+    def file(path: str) -> Callable[[], Coroutine[Any, Any, Response]]:
+        content, kind = FILES[path][0].read_bytes(), FILES[path][1]
+
+        async def answer() -> Response:
+            if service.draining.is_set():
+                raise RefusedError(503, DRAINING, headers=SOON)
+            return Response(content, media_type=kind, headers=POLICY)
+
+        return answer
+
+    for path in FILES:
+        for method in ("GET", "HEAD"):
+            app.add_api_route(path, file(path), methods=[method], include_in_schema=False)
     return app
 
 
@@ -206,10 +254,14 @@ async def _answers(request: Request, service: Service, wanted: Any, *, until: fl
             if not job.answer.done():
                 job.answer.set_exception(RefusedError(status, message))
 
+        async def leave() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            fail(CLIENT_GONE, "the client went away")
+
         over = "the time of this request (max_seconds, or --timeout of the server) is over"
         timer = asyncio.get_running_loop().call_later(until - time.monotonic(), fail, 504, over)
-        gone = asyncio.ensure_future(_gone(request))
-        gone.add_done_callback(lambda _: fail(CLIENT_GONE, "the client went away"))
+        gone = asyncio.ensure_future(leave())
         try:
             return await job.answer
         finally:
@@ -218,21 +270,6 @@ async def _answers(request: Request, service: Service, wanted: Any, *, until: fl
             service.drop(job)
     except (ConfigError, DataError) as error:
         raise RefusedError(400, " ".join(str(error).split("\n"))) from error
-
-
-async def _gone(request: Request) -> None:
-    """Wait until the client closes the connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def _add_file(app: FastAPI, path: str, content: bytes, kind: str, service: Service) -> None:
-    @app.head(path, include_in_schema=False)
-    @app.get(path, include_in_schema=False)
-    async def file() -> Response:
-        if service.draining.is_set():
-            raise RefusedError(503, DRAINING, headers=SOON)
-        return Response(content, media_type=kind, headers=POLICY)
 
 
 def _check_key(request: Request, key: str | None) -> None:
@@ -262,68 +299,12 @@ def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Failed, "description": meanings[status]} for status in statuses}
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)
-    return JSONResponse({"error": error.message}, error.status, error.headers)
-
-
 async def _failed(request: Request, error: Exception) -> Response:
+    """The answer to a request that is refused, to another path, or where the server has made a mistake."""
+    if isinstance(error, HTTPException):
+        allowed = "POST /translate, GET /, /health, /metrics, /docs, /openapi.json"
+        message = f"{request.method} {shortened(request.scope['path'])}: unknown. Allowed: {allowed}."
+        error = RefusedError(error.status_code, message, headers=error.headers)
+    if isinstance(error, RefusedError):
+        return JSONResponse({"error": error.message}, error.status, error.headers)
     return JSONResponse({"error": INTERNAL}, 500)
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    allowed = "POST /translate, GET /, /health, /metrics, /docs, /openapi.json"
-    path = shortened(request.scope["path"])
-    message = f"{request.method} {path}: unknown. Allowed: {allowed}."
-    return await _refused(request, RefusedError(error.status_code, message, headers=error.headers))
-
-
-class AccessLog:
-    """Wraps an application."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        start = time.perf_counter()
-        status, is_whole = 0, False
-        name = id_of(next((value for key, value in scope["headers"] if key == b"x-request-id"), None))
-        request_id.set(name)
-
-        async def noted(message: Message) -> None:
-            nonlocal status, is_whole
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (b"x-request-id", name.encode())]
-            else:
-                is_whole = not message.get("more_body")
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noted)
-        except Exception:
-            _errors.exception("internal error")
-            if not status:
-                await JSONResponse({"error": INTERNAL}, 500)(scope, receive, noted)
-            elif not is_whole:  # half of an answer is sent; the connection ends
-                raise
-        finally:
-            seconds = time.perf_counter() - start
-            if scope["path"] == "/translate" and scope["method"] == "POST":
-                self._metrics.answered(status, seconds)
-            if _log.isEnabledFor(logging.INFO):
-                _say(scope, status, 1000 * seconds)
-
-
-def _say(scope: Scope, status: int, milliseconds: float) -> None:
-    method, path, sentences = scope["method"], scope["path"][:LONGEST_PATH], scope.get(SENTENCES)
-    client = (scope.get("client") or ("-",))[0]
-    said = f"{client} {method} {printable(path)} {status} {milliseconds:.1f} ms"
-    fields = {"client": client, "method": method, "path": path, "status": status}
-    fields |= {"milliseconds": round(milliseconds, 1), "sentences": sentences}
-    _log.info(said if sentences is None else f"{said}, {counted(sentences, 'sentence')}", extra={"fields": fields})
