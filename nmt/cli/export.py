@@ -14,7 +14,7 @@ from nmt.errors import ConfigError
 from nmt.registry import EXPORTS
 
 if TYPE_CHECKING:
-    from nmt.interop.engine.tensors import Precision
+    from nmt.interop.engine.program import Precision
     from nmt.interop.export import Exported
 
 P = TypeVar("P", bound=str)
