@@ -87,9 +87,7 @@ LOSSES: Registry[Any] = Registry("loss", "nmt.training.losses")
 OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training.optimizers")
 SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training.schedules")
 CALLBACKS: Registry[Any] = Registry("callback", "nmt.training.callbacks")
-SEARCHES: Registry[Any] = Registry(
-    "search", *(f"nmt.search.{name}" for name in ("beam", "greedy", "sample", "noisy", "diverse", "mbr"))
-)
+SEARCHES: Registry[Any] = Registry("search", *(f"nmt.search.{name}" for name in ("beam", "greedy", "sample", "mbr")))
 EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation.metrics")
 TASKS: Registry[Any] = Registry(

@@ -11,14 +11,12 @@ from nmt.lazily import members
 
 if TYPE_CHECKING:
     from nmt.search.base import Search, build_search
-    from nmt.search.beam import beam_search
-    from nmt.search.diverse import diverse_beam_search
+    from nmt.search.beam import beam_search, diverse_beam_search
     from nmt.search.greedy import greedy_search
     from nmt.search.mbr import MbrSearch
-    from nmt.search.noisy import NoisyBeamSearch
     from nmt.search.reading import PairScore, score_pairs
     from nmt.search.ruled import RuledModel
-    from nmt.search.sample import SampleSearch, sample_search
+    from nmt.search.sample import NoisyBeamSearch, SampleSearch, sample_search
     from nmt.search.translator import Translator
     from nmt.search.values import Hypothesis, Request, ScoredText, Translation
 else:
@@ -26,14 +24,12 @@ else:
         __name__,
         {
             "base": ("Search", "build_search"),
-            "beam": ("beam_search",),
-            "diverse": ("diverse_beam_search",),
+            "beam": ("beam_search", "diverse_beam_search"),
             "greedy": ("greedy_search",),
             "mbr": ("MbrSearch",),
-            "noisy": ("NoisyBeamSearch",),
             "reading": ("PairScore", "score_pairs"),
             "ruled": ("RuledModel",),
-            "sample": ("SampleSearch", "sample_search"),
+            "sample": ("NoisyBeamSearch", "SampleSearch", "sample_search"),
             "translator": ("Translator",),
             "values": ("Hypothesis", "Request", "ScoredText", "Translation"),
         },

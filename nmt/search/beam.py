@@ -1,4 +1,4 @@
-"""Beam search as in Zero, for a batch of sentences, in small steps.
+"""Beam search as in Zero, for a batch of sentences, in small steps; and in groups that avoid each other's words.
 
 B sentences, K hypotheses (beams) each, V target words, t tokens so far.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.config.options import check_options
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError, refused
 from nmt.ops.matrices.best_words import BestWords, Choice
@@ -23,6 +24,9 @@ from nmt.search.coverage import CoveringModel
 from nmt.search.required import constrained_beam_search
 from nmt.search.ruled import RuledModel, SearchModel, SearchState, Temperature
 from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
+
+if TYPE_CHECKING:
+    from nmt.config.schema import DecodingConfig
 
 S = TypeVar("S", bound=SearchState)
 Stopping = Literal["sentence", "batch"]
@@ -49,15 +53,6 @@ class Beam(NamedTuple):
     def select(self, rows: Tensor) -> Beam:
         """The beam of some of its sentences [B']."""
         return Beam(*(field.index_select(0, rows) for field in self))
-
-
-class Candidates(NamedTuple):
-    """The 2K best continuations of each sentence, best first."""
-
-    log_probs: Tensor  # [B, 2K]
-    ids: Tensor  # [B, 2K, t + 1]
-    beams: Tensor  # [B, 2K]: which alive hypothesis each one continues
-    finished: Tensor  # [B, 2K]: true if it ends with this token
 
 
 @torch.inference_mode()
@@ -113,15 +108,67 @@ def beam_search(
     return by_beam(model, source, settings, joint=stopping == "batch")
 
 
-def by_beam(
-    model: SearchModel[S], source: Tensor, settings: Settings, *, joint: bool = False
+@torch.inference_mode()
+def diverse_beam_search(
+    model: SearchModel[S],
+    source: Tensor,
+    *,
+    groups: int,
+    diversity: float,
+    beam_size: int,
+    length_penalty: float,
+    max_length_offset: int,
+    n_best: int | None = None,
+    coverage_penalty: float = 0.0,
 ) -> list[list[Hypothesis]]:
-    """`beam_search`; `joint` is Zero's rule for a batch, which `stopping` asks for."""
+    """Beam search in G groups of K / G hypotheses (Vijayakumar et al., 2018, with the Hamming diversity).
+
+    At each step the groups choose one after the other. From the value of a word, `diversity` is subtracted for each
+    hypothesis of the earlier groups that has just been continued with it. The penalised values decide the continuations
+    of a group; the scores are the model's own. The end symbol is never penalised: translations need not have different
+    lengths. Each group has the limits and the stopping rule of `beam_search`, and the sentence is done when all groups
+    are. One group is `beam_search`.
+
+    Args:
+        model, source, length_penalty, max_length_offset, coverage_penalty: as in `beam_search`.
+        groups: G, which must divide beam_size.
+        diversity: the strength, lambda in the paper, 0 or more.
+        beam_size: K, hypotheses of all groups together.
+        n_best: hypotheses returned for each sentence; default K.
+
+    Returns:
+        For each sentence the hypotheses of all groups, each once, best first: the finished ones, or the cut ones if no
+        group has a finished one.
+    """
+    settings = Settings(
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        max_length_offset=max_length_offset,
+        n_best=n_best,
+        coverage_penalty=coverage_penalty,
+    )
+    return by_beam(model, source, settings, groups=groups, diversity=diversity)
+
+
+def by_beam(
+    model: SearchModel[S],
+    source: Tensor,
+    settings: Settings,
+    *,
+    joint: bool = False,
+    groups: int = 1,
+    diversity: float = 0.0,
+) -> list[list[Hypothesis]]:
+    """`beam_search`, or `diverse_beam_search` in several groups; `joint` is Zero's rule for a batch."""
     beam_size, alpha, n_best = settings.beam_size, settings.length_penalty, settings.n_best
-    results: list[list[Hypothesis]] = [[] for _ in range(source.shape[0])]
+    if groups < 1 or beam_size % groups:
+        raise ConfigError(f"groups: {groups} groups cannot share a beam of {beam_size}; it must be a multiple of them")
+    # A group is treated as a sentence with a smaller beam: B * G sentences, with the groups of one sentence adjacent.
+    results: list[list[Hypothesis]] = [[]] * (source.shape[0] * groups)
     if not results:
         return results
-    beam = empty_beam(source, beam_size=beam_size, max_length_offset=settings.max_length_offset)
+    size, offset = beam_size // groups, settings.max_length_offset
+    beam = empty_beam(source.repeat_interleave(groups, 0), beam_size=size, max_length_offset=offset)
     covered: Any = (
         CoveringModel(cast("Any", model), strength=settings.coverage_penalty) if settings.coverage_penalty else None
     )
@@ -129,22 +176,34 @@ def by_beam(
     state = model.start(source)
     for t in itertools.count():
         done = are_done(beam, t, alpha=alpha, joint=joint, n_best=n_best) & beam.active
+        if groups > 1:  # they end together
+            done = done.view(-1, groups).all(1).repeat_interleave(groups)
         if bool(done.any()):
-            ended = done.nonzero().squeeze(1)
-            extra = None if covered is None else covered.penalties(state)[ended]
-            collect(results, beam.select(ended), t, alpha=alpha, n_best=n_best, extra=extra)
+            extra = None if covered is None else covered.penalties(state).view(len(done), -1)
+            collect(results, beam, done, t, alpha=alpha, n_best=n_best if groups == 1 else None, extra=extra)
             beam = beam._replace(active=beam.active & ~done)
-            rows = rows_to_keep(beam.active)
+            rows = rows_to_keep(beam.active[::groups])
             if rows is not None:
                 if not len(rows):
                     break
-                beam, state = beam.select(rows), state.keep(rows)
-        best, state = model.best(last_tokens(beam, joint=joint), state, choice_of(beam, t, pad_allowed=joint))
-        candidates = candidates_of(best, beam, t)
+                state = state.keep(rows)
+                if groups > 1:
+                    rows = (rows.unsqueeze(1) * groups + torch.arange(groups, device=rows.device)).flatten()
+                beam = beam.select(rows)
+        tokens = beam.ids[:, :, -1].flatten() if t else None
+        if tokens is not None and joint and bool((tokens == PAD).all()):
+            # Zero begins its sequences with PAD and feeds zeros when all rows of the batch end with PAD.
+            tokens = None
+        best, state = model.best(tokens, state, choice_of(beam, t, groups=groups, pad_allowed=joint))
         extra = None if covered is None else covered.penalties(state)
-        beam, beams = advance(beam, candidates, penalty=penalty_of(t + 1, alpha), extra=extra)
+        if groups == 1:
+            beam, beams = advance(beam, best, t, alpha=alpha, extra=extra)
+        else:
+            beam, beams = _advance_groups(beam, best, t, groups=groups, diversity=diversity, alpha=alpha, extra=extra)
         state = state.reorder(rows_of(beams)) if t else state.expand(beam_size)
-    return results
+    if groups == 1:
+        return results
+    return [_merged(results[i : i + groups], n_best=n_best) for i in range(0, len(results), groups)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,13 +231,47 @@ class BeamSearch(Search):
     accepts = frozenset({"coverage_penalty", "required"})
 
     def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
+        if self.options.temperature != 1:
+            model = model.adjusted(Temperature(self.options.temperature))
         run = by_beam if settings.required is None else constrained_beam_search
-        return run(self.adjusted(model, source), source, settings)
+        return run(model, source, settings)
 
-    def adjusted(self, model: RuledModel[Any], source: Tensor) -> RuledModel[Any]:
-        """The distribution to search in, for the batch `source` [B, S]."""
-        temperature = self.options.temperature
-        return model if temperature == 1 else model.adjusted(Temperature(temperature))
+
+@dataclass(frozen=True, kw_only=True)
+class DiverseOptions:
+    """Options of `diverse_beam`."""
+
+    groups: int = 2
+    """Groups that the beam is divided into; beam_size must be a multiple. 1 is `beam`."""
+    diversity: float = 0.5
+    """Taken from the log-probability of a word for each hypothesis of the groups before that has chosen it at this
+    step; 0 makes all groups equal."""
+
+    def __post_init__(self) -> None:
+        if self.groups < 1:
+            raise ValueError(f"groups: must be 1 or more, not {self.groups}")
+        if self.diversity < 0:
+            raise ValueError(f"diversity: must be 0 or more, not {self.diversity:g}")
+
+
+@SEARCHES.register("diverse_beam")
+class DiverseBeamSearch(Search):
+    """Beam search in groups that avoid each other's words (Vijayakumar et al., 2018), for n-best lists that differ."""
+
+    Options = DiverseOptions
+    accepts = frozenset({"coverage_penalty"})
+
+    @classmethod
+    def check(cls, decoding: DecodingConfig) -> list[tuple[str, str]]:
+        options, wrong = check_options(cls, decoding.search_options, key="")
+        if wrong or decoding.beam_size % options.groups == 0:
+            return []
+        message = f"must be a multiple of the {options.groups} groups of 'diverse_beam', not {decoding.beam_size}"
+        return [("beam_size", message)]
+
+    def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
+        options = self.options
+        return by_beam(model, source, settings, groups=options.groups, diversity=options.diversity)
 
 
 def empty_beam(source: Tensor, *, beam_size: int, max_length_offset: int) -> Beam:
@@ -213,68 +306,87 @@ def are_done(beam: Beam, t: int, *, alpha: float, joint: bool, n_best: int | Non
     return settled | at_limit
 
 
-def last_tokens(beam: Beam, *, joint: bool) -> Tensor | None:
-    """What to feed [B * K]: the last tokens, None (the zero vector) before the first one.
+def choice_of(beam: Beam, t: int, *, groups: int = 1, pad_allowed: bool = False) -> Choice:
+    """The best continuations after t tokens, as many as are needed.
 
-    Zero begins its sequences with PAD and feeds zeros when all rows of the batch end with PAD, so
-    its joint rule does the same when all hypotheses of all sentences happen to generate PAD.
+    Of K hypotheses, 2K are enough to leave K unfinished ones, for each hypothesis can end in only one way. Of equal
+    ones the smaller beam, then the smaller id comes first. All have the same length, so they rank by log-probability.
+
+    The 2K best of a group of K by penalised values are among its 2K + P best by the model's, if P continuations at
+    most are penalised: of those that come before one of them by the model's values, at least 2K are not. A word is
+    penalised in each of the K hypotheses, and no more words are than the groups before have hypotheses.
     """
-    if not beam.ids.shape[2]:
-        return None
-    tokens = beam.ids[:, :, -1].flatten()
-    return None if joint and bool((tokens == PAD).all()) else tokens
-
-
-def choice_of(beam: Beam, t: int, *, pad_allowed: bool) -> Choice:
-    """The 2K best continuations after t tokens.
-
-    2K are enough to leave K unfinished ones, for each hypothesis can end in only one way. Of
-    equal ones the smaller beam, then the smaller id comes first. All have the same length, so
-    they rank by log-probability.
-    """
+    size = beam.log_probs.shape[1]
+    alive = size if t else 1  # there is only one at first
     return Choice(
-        2 * beam.log_probs.shape[1],
-        before=beam.log_probs if t else beam.log_probs[:, :1],  # there is only one at first
+        2 * size + (groups - 1) * size * alive,
+        before=beam.log_probs if t else beam.log_probs[::groups, :1],
         banned=None if pad_allowed else PAD,
         penalised=None if t else EOS,
         penalty=FIRST_EOS_PENALTY,
     )
 
 
-def candidates_of(best: BestWords, beam: Beam, t: int) -> Candidates:
-    """The best continuations of the hypotheses of `beam`, of t tokens each."""
-    ids = torch.cat([gather_ids(beam.ids, best.hypotheses), best.words.unsqueeze(2)], dim=2)
-    finished = (best.words == EOS) | (t >= beam.limits).unsqueeze(1)
-    # A NaN would count as the largest value and hide what has been found.
-    values = best.values.nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
-    return Candidates(values, ids, best.hypotheses, finished)
-
-
-def advance(beam: Beam, candidates: Candidates, *, penalty: float, extra: Tensor | None = None) -> tuple[Beam, Tensor]:
-    """Sort candidates into alive and finished hypotheses.
+def advance(beam: Beam, best: BestWords, t: int, *, alpha: float, extra: Tensor | None = None) -> tuple[Beam, Tensor]:
+    """Sort the 2K best continuations of each sentence, of t tokens so far, into alive and finished hypotheses.
 
     `extra` [B, K] is added to the score of what ends, by the hypothesis that it continues.
 
     Returns the new beam and, for each alive hypothesis, which one of the old it continues [B, K].
     """
     size = beam.log_probs.shape[1]
-    # Candidates come best first, so a stable sort by the flag puts the best unfinished ones in front.
-    order = candidates.finished.to(torch.uint8).sort(dim=1, stable=True).indices[:, :size]
-    log_probs = candidates.log_probs.masked_fill(candidates.finished, -math.inf).gather(1, order)
-    scores = candidates.log_probs / penalty
+    ids = torch.cat([gather_ids(beam.ids, best.hypotheses), best.words.unsqueeze(2)], dim=2)  # [B, 2K, t + 1]
+    has_ended = (best.words == EOS) | (t >= beam.limits).unsqueeze(1)
+    # A NaN would count as the largest value and hide what has been found.
+    values = best.values.nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
+    # They come best first, so a stable sort by the flag puts the best unfinished ones in front.
+    order = has_ended.to(torch.uint8).sort(dim=1, stable=True).indices[:, :size]
+    scores = values / penalty_of(t + 1, alpha)
     if extra is not None:
-        scores = scores + extra.gather(1, candidates.beams)
-    scores = scores.masked_fill(~candidates.finished, -math.inf)
+        scores = scores + extra.gather(1, best.hypotheses)
+    scores = scores.masked_fill(~has_ended, -math.inf)
     scores = torch.cat([beam.finished_scores.to(scores.dtype), scores], dim=1)
-    all_ids = torch.cat([F.pad(beam.finished_ids, (0, 1), value=PAD), candidates.ids], dim=1)
-    scores, best = scores.sort(dim=1, descending=True, stable=True)
+    all_ids = torch.cat([F.pad(beam.finished_ids, (0, 1), value=PAD), ids], dim=1)
+    scores, first = scores.sort(dim=1, descending=True, stable=True)
     advanced = beam._replace(
-        log_probs=log_probs,
-        ids=gather_ids(candidates.ids, order),
+        log_probs=values.masked_fill(has_ended, -math.inf).gather(1, order),
+        ids=gather_ids(ids, order),
         finished_scores=scores[:, :size],
-        finished_ids=gather_ids(all_ids, best[:, :size]),
+        finished_ids=gather_ids(all_ids, first[:, :size]),
     )
-    return advanced, candidates.beams.gather(1, order)
+    return advanced, best.hypotheses.gather(1, order)
+
+
+def _advance_groups(
+    beam: Beam, best: BestWords, t: int, *, groups: int, diversity: float, alpha: float, extra: Tensor | None
+) -> tuple[Beam, Tensor]:
+    """The beam with one more token, group after group, and which hypothesis [B, K] each alive one continues.
+
+    `extra` [B, K], at first [B, 1], is added to the score of what ends.
+    """
+    size = beam.log_probs.shape[1]
+    if not t:  # the groups begin with the same hypothesis
+        best = BestWords(*(part.repeat_interleave(groups, 0) for part in best))
+        extra = None if extra is None else extra.repeat_interleave(groups, 1)
+    extras = [None] * groups if extra is None else extra.unflatten(1, (groups, -1)).unbind(1)
+    advanced, chosen = [], []
+    used = best.words.new_empty(len(beam.log_probs) // groups, 0)  # the words chosen by the groups before
+    for group in range(groups):
+        own = Beam(*(field[group::groups] for field in beam))
+        found = BestWords(*(field[group::groups] for field in best))
+        # Sorted by penalised values; those that are returned are the model's own.
+        times = (found.words.unsqueeze(2) == used.unsqueeze(1)).sum(2).masked_fill(found.words == EOS, 0)
+        penalised = found.values.nan_to_num(nan=-math.inf) - diversity * times
+        order = penalised.sort(dim=1, descending=True, stable=True).indices[:, : 2 * size]
+        found = BestWords(*(field.gather(1, order) for field in found))
+        own, beams = advance(own, found, t, alpha=alpha, extra=extras[group])
+        log_probs, order = own.log_probs.sort(dim=1, descending=True, stable=True)
+        own = own._replace(log_probs=log_probs, ids=gather_ids(own.ids, order))
+        used = torch.cat([used, own.ids[:, :, -1].masked_fill(log_probs.isneginf(), PAD)], dim=1)
+        advanced.append(own)
+        chosen.append(beams.gather(1, order) + group * size)
+    merged = Beam(*(torch.stack(fields, 1).flatten(0, 1) for fields in zip(*advanced, strict=True)))
+    return merged, torch.cat(chosen, dim=1)
 
 
 def gather_ids(ids: Tensor, index: Tensor) -> Tensor:
@@ -289,30 +401,38 @@ def rows_of(beams: Tensor) -> Tensor:
     return (first + beams).flatten()
 
 
-def reranked(beam: Beam, extra: Tensor) -> Beam:
-    """The beam with `extra` [B, K] added to the log-probabilities of the alive hypotheses, best first."""
-    log_probs, order = (beam.log_probs + extra).sort(dim=1, descending=True, stable=True)
-    return beam._replace(log_probs=log_probs, ids=gather_ids(beam.ids, order))
-
-
 def collect(
     results: list[list[Hypothesis]],
     beam: Beam,
+    done: Tensor,
     t: int,
     *,
     alpha: float,
     n_best: int | None,
-    extra: Tensor | None = None,
+    extra: Tensor | None,
 ) -> None:
-    """Write down the hypotheses of sentences that are done after t steps; `extra` [B, K] is added to alive ones."""
+    """Write down the hypotheses of the sentences that are `done` [B] after t steps; `extra` [B, K] is added to the
+    scores of alive ones."""
+    alive, ids, penalty = beam.log_probs, beam.ids, penalty_of(t, alpha)
     if extra is not None:
-        beam = reranked(beam, extra * penalty_of(t, alpha))
+        alive, order = (alive + extra * penalty).sort(dim=1, descending=True, stable=True)
+        ids = gather_ids(ids, order)
+    ended = done.nonzero().squeeze(1)
     any_finished = beam.finished_scores[:, :1] > -math.inf
-    scores = torch.where(any_finished, beam.finished_scores, beam.log_probs / penalty_of(t, alpha))
-    ids = torch.where(any_finished.unsqueeze(2), beam.finished_ids, beam.ids)
-    for sentence, row, hypotheses in zip(beam.sentences.tolist(), scores.tolist(), ids.tolist(), strict=True):
-        results[sentence] = [
-            Hypothesis(cut(tokens), score, has_ended=EOS in tokens, is_finite=score > -math.inf)
-            for slot, (score, tokens) in enumerate(zip(row, hypotheses, strict=True))
-            if slot == 0 or score > -math.inf
-        ][:n_best]
+    scores = torch.where(any_finished, beam.finished_scores, alive / penalty)[ended].tolist()
+    ids = torch.where(any_finished.unsqueeze(2), beam.finished_ids, ids)[ended]
+    for sentence, row, hypotheses in zip(beam.sentences[ended].tolist(), scores, ids.tolist(), strict=True):
+        found: list[Hypothesis] = []
+        for score, tokens in zip(row[:n_best], hypotheses, strict=False):
+            if not found or score > -math.inf:
+                is_finite = score > -math.inf
+                found.append(Hypothesis(cut(tokens), score, has_ended=EOS in tokens, is_finite=is_finite))
+        results[sentence] = found
+
+
+def _merged(groups: list[list[Hypothesis]], *, n_best: int | None) -> list[Hypothesis]:
+    """All hypotheses of the groups of a sentence, each once, best first."""
+    found = [one for group in groups for one in group]
+    usable = [one for one in found if one.is_finite and one.has_ended] or [one for one in found if one.is_finite]
+    distinct = {tuple(one.ids): one for one in sorted(usable, key=lambda one: one.score)}
+    return sorted(distinct.values(), key=lambda one: -one.score)[:n_best] or found[:1]

@@ -1,5 +1,5 @@
 """From what is asked for a line to what the search keeps to: tokens of the prefix, the word that it ends within, and
-phrases that must not occur.
+phrases that must not occur or must.
 """
 
 from __future__ import annotations
@@ -22,13 +22,36 @@ from nmt.data.matching import is_boundary, is_in_text, spellings
 from nmt.data.tokenizer import on_one_line
 from nmt.registry import SEARCHES
 from nmt.search.base import searches_that_accept
-from nmt.search.required import Required, RequiredDespiteRepeats, beginning, joining, last_character
-from nmt.search.ruled import ForcedPrefix, NewWordAfterPrefix, Rule, Step
+from nmt.search.required import Required
+from nmt.search.ruled import Rule, Step
 from nmt.search.values import Request
 
 _SPACES = re.compile(rb" +")
 _MOST_KNOWN = 10_000
 """Phrases that are remembered."""
+_LONGEST_CHARACTER = 4
+"""Bytes of a character in UTF-8."""
+
+
+def _last_character(text: bytes) -> str:
+    """The last character of a text, as far as it is whole."""
+    return text[-_LONGEST_CHARACTER:].decode(errors="replace")[-1:]
+
+
+def _beginning(text: bytes) -> str:
+    """As much of the beginning of a text as can decide whether it continues a word."""
+    return text[: _LONGEST_CHARACTER * 16].decode(errors="replace")
+
+
+def joining(pieces: Sequence[bytes]) -> tuple[Tensor, Tensor]:
+    """`joins_left` and `joins_right` of `Required`, from what each word of a vocabulary adds to a text, in UTF-8.
+
+    A part of a character counts as a letter: it may become one.
+    """
+    firsts, lasts = [_beginning(piece) for piece in pieces], [_last_character(piece) for piece in pieces]
+    left = [bool(text) and (text[0] == "\ufffd" or not is_boundary("a", text)) for text in firsts]
+    right = [bool(text) and (text == "\ufffd" or not is_boundary(text, "a")) for text in lasts]
+    return torch.tensor(left, dtype=torch.bool), torch.tensor(right, dtype=torch.bool)
 
 
 class Phrases:
@@ -73,31 +96,50 @@ class Phrases:
             texts = spellings(phrase)
             encoded = self._tokenizer.encode_target(texts)
             texts += [self._tokenizer.decode_target(ids) for ids in encoded if UNK not in ids]
-            words = [" ".join(text.split()) for text in texts]
-            cased = [text for word in words if word for text in (word, _other_case(word))]
-            found = self._known[phrase] = [text.encode() for text in dict.fromkeys(cased)]
+            cased: dict[str, None] = {}
+            for word in filter(None, (" ".join(text.split()) for text in texts)):
+                first = word[0]
+                other = first.lower() if first != first.lower() else first.upper()
+                cased |= {word: None, other + word[1:]: None}
+            found = self._known[phrase] = [text.encode() for text in cased]
         return found
 
     def _completing(self, pattern: bytes, length: int, *, after_space: bool) -> Iterator[int]:
         """Ids of the pieces that begin with the rest of a phrase, and end its last word or end with it."""
         pieces = self._stripped if after_space else self._sorted
-        rest, last = pattern[length:], last_character(pattern)
+        rest, last = pattern[length:], _last_character(pattern)
         for piece, i in pieces[bisect_left(pieces, (rest, -1)) :]:
             if not piece.startswith(rest):
                 return
-            if is_boundary(last, beginning(piece[len(rest) :])):
+            if is_boundary(last, _beginning(piece[len(rest) :])):
                 yield i
 
     def _occurring_inside(self, pattern: bytes) -> list[int]:
-        """Ids of the pieces that contain the phrase, not at their beginning."""
+        """Ids of the pieces that contain the phrase as whole words, not at their beginning."""
         found = self._inside.get(pattern)
         if found is None:
-            found = self._inside[pattern] = [
-                i
-                for piece, i in self._sorted
-                if pattern in piece and any(place for place in _occurrences(piece, pattern))
-            ]
+            found = self._inside[pattern] = []
+            first, last = _beginning(pattern), _last_character(pattern)
+            for piece, i in self._sorted:
+                place = piece.find(pattern, 1)
+                while place >= 0:
+                    after = _beginning(piece[place + len(pattern) :])
+                    if is_boundary(_last_character(piece[:place]), first) and is_boundary(last, after):
+                        found.append(i)
+                        break
+                    place = piece.find(pattern, place + 1)
         return found
+
+
+def _begun(text: bytes, pattern: bytes) -> Iterator[int]:
+    """The numbers of bytes of a phrase with which `text` may already end, as a whole word; including 0 if one can
+    begin."""
+    for length in range(min(len(pattern), len(text) + 1)):
+        start = len(text) - length
+        if not text.startswith(pattern[:length], start):
+            continue
+        if is_boundary(_last_character(text[:start]), _beginning(pattern)):
+            yield length
 
 
 class ForbiddenPhrases:
@@ -132,31 +174,62 @@ class ForbiddenPhrases:
         return list(found) if self._places is None else [self._places[i] for i in found if i in self._places]
 
 
-def _begun(text: bytes, pattern: bytes) -> Iterator[int]:
-    """The numbers of bytes of a phrase with which `text` may already end, as a whole word; including 0 if one can
-    begin."""
-    for length in range(min(len(pattern), len(text) + 1)):
-        start = len(text) - length
-        if text.startswith(pattern[:length], start):
-            first = beginning(pattern)
-            if is_boundary(last_character(text[:start]), first):
-                yield length
+class RequiredDespiteRepeats:
+    """The rule that a phrase may be started and continued even if that repeats an n-gram, until it is complete."""
+
+    def __init__(self, phrases: Sequence[Sequence[tuple[int, ...]]]) -> None:
+        """`phrases`: of each sentence of the batch, in words as the search calls them."""
+        self._phrases = phrases
+
+    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
+        for row, (line, history) in enumerate(zip(step.lines.tolist(), step.history.tolist(), strict=True)):
+            for phrase in self._phrases[line]:
+                size, words = len(phrase), tuple(history)
+                if any(words[start : start + size] == phrase for start in range(len(words) - size + 1)):
+                    continue
+                for length in range(size):
+                    if not length or words[-length:] == phrase[:length]:
+                        log_probs[row, phrase[length]] = original[row, phrase[length]]
 
 
-def _occurrences(text: bytes, pattern: bytes) -> Iterator[int]:
-    """The positions of a phrase in `text` as whole words; it may end at the end of the text."""
-    place = text.find(pattern)
-    while place >= 0:
-        before, after = text[:place], text[place + len(pattern) :]
-        starts = is_boundary(last_character(before), beginning(pattern))
-        if starts and is_boundary(last_character(pattern), beginning(after)):
-            yield place
-        place = text.find(pattern, place + 1)
+class ForcedPrefix:
+    """Each sentence begins with its own words, even if earlier rules exclude them."""
+
+    def __init__(self, prefixes: Sequence[Sequence[int]], *, device: torch.device) -> None:
+        """`prefixes`: of each sentence of the batch its first words, as the search calls them; empty for none."""
+        self._prefixes = torch.full((len(prefixes), max(map(len, prefixes))), -1)
+        for row, words in zip(self._prefixes, prefixes, strict=True):
+            row[: len(words)] = torch.tensor(words, dtype=torch.int64)
+        self._prefixes = self._prefixes.to(device)
+
+    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
+        place = step.history.shape[1]
+        if place >= self._prefixes.shape[1]:
+            return
+        forced = self._prefixes[step.lines, place].unsqueeze(1)  # [N, 1]
+        kept = original.gather(1, forced.clamp(min=0))
+        log_probs.masked_fill_(forced >= 0, -math.inf)
+        log_probs.scatter_(1, forced.clamp(min=0), torch.where(forced >= 0, kept, log_probs[:, :1]))
 
 
-def _other_case(text: str) -> str:
-    first = text[0]
-    return (first.lower() if first != first.lower() else first.upper()) + text[1:]
+class NewWordAfterPrefix:
+    """What follows a prefix whose last word is complete begins a word, or ends the translation."""
+
+    def __init__(self, lengths: Sequence[int | None], begins_word: Tensor) -> None:
+        """
+        Args:
+            lengths: of the prefix of each sentence, in words of the search; None where anything may follow.
+            begins_word: whether each word may follow [V].
+        """
+        self._lengths = torch.tensor(
+            [-1 if length is None else length for length in lengths], device=begins_word.device
+        )
+        self._excluded = ~begins_word
+
+    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
+        here = self._lengths[step.lines] == step.history.shape[1]  # [N]
+        if bool(here.any()):
+            log_probs.masked_fill_(here.unsqueeze(1) & self._excluded, -math.inf)
 
 
 class StartedWord(NamedTuple):
@@ -179,17 +252,28 @@ class Spellings:
         for piece, i in self._sorted:
             self._of[piece].append(i)
 
-    def within(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """Ids of the pieces that `text` begins with, and their lengths."""
-        for length in range(1, len(text) + 1):
-            yield from ((i, length) for i in self._of.get(text[:length], ()))
+    def choices(self, text: bytes, places: dict[int, int] | None) -> dict[int, tuple[list[int], list[int]]]:
+        """By the bytes spelled so far, the places of the tokens that continue within a text and beyond its end.
 
-    def beyond(self, text: bytes) -> Iterator[int]:
-        """Ids of the pieces that begin with `text` and are longer."""
-        for piece, i in self._sorted[bisect_left(self._sorted, (text, len(self.pieces))) :]:
-            if not piece.startswith(text):
-                return
-            yield i
+        Only tokens after which the rest can be spelled, too. `places`: as in `SpelledWords`.
+        """
+        found: dict[int, tuple[list[int], list[int]]] = {}
+        for spelled in reversed(range(len(text))):
+            rest = text[spelled:]
+            within: list[int] = []
+            for length in range(1, len(rest) + 1):
+                if length == len(rest) or spelled + length in found:
+                    within += self._of.get(rest[:length], ())
+            beyond = []
+            for piece, i in self._sorted[bisect_left(self._sorted, (rest, len(self.pieces))) :]:
+                if not piece.startswith(rest):
+                    break
+                beyond.append(i)
+            if places is not None:
+                within, beyond = ([places[i] for i in ids if i in places] for ids in (within, beyond))
+            if within:
+                found[spelled] = within, beyond
+        return found
 
 
 class SpelledWords:
@@ -210,7 +294,7 @@ class SpelledWords:
         """
         self._words = words
         known = {word.text for word in words if word is not None}
-        self._choices = {text: _choices(text, spellings, places) for text in known}
+        self._choices = {text: spellings.choices(text, places) for text in known}
         ids = range(len(spellings.pieces)) if places is None else places
         self._lengths = [len(spellings.pieces[i]) for i in ids]  # in the order of the places
 
@@ -230,25 +314,6 @@ class SpelledWords:
                 log_probs[row] = -math.inf
                 log_probs[row, within] = original[row, within]
                 log_probs[row, beyond] = kept
-
-
-def _choices(
-    text: bytes, spellings: Spellings, places: dict[int, int] | None
-) -> dict[int, tuple[list[int], list[int]]]:
-    """By the bytes spelled so far, the places of the tokens that continue within a text and beyond its end.
-
-    Only tokens after which the rest can be spelled, too.
-    """
-    found: dict[int, tuple[list[int], list[int]]] = {}
-    for spelled in reversed(range(len(text))):
-        rest = text[spelled:]
-        within = [i for i, length in spellings.within(rest) if spelled + length in {*found, len(text)}]
-        beyond = list(spellings.beyond(rest))
-        if places is not None:
-            within, beyond = ([places[i] for i in ids if i in places] for ids in (within, beyond))
-        if within:
-            found[spelled] = within, beyond
-    return found
 
 
 @dataclass(frozen=True)
@@ -307,24 +372,30 @@ class ConstraintsMaker:
         self._decoding = decoding
 
     @cached_property
-    def _pieces(self) -> list[bytes] | None:
-        """What each target id adds to a text, where the tokenizer tells it; found when it is needed, as the rest."""
-        return self._tokenizer.target_pieces()
+    def _pieces(self) -> list[bytes]:
+        """What each target id adds to a text; empty where the tokenizer does not tell it. Found when it is needed, as
+        the rest."""
+        return self._tokenizer.target_pieces() or []
 
     @cached_property
     def _phrases(self) -> Phrases:
-        assert self._pieces is not None
         return Phrases(self._pieces, self._tokenizer)
 
     @cached_property
     def _spellings(self) -> Spellings:
-        assert self._pieces is not None
-        return Spellings(self._pieces, without=self._space_bytes(self._pieces))
+        return Spellings(self._pieces, without=self._space_bytes)
 
     @cached_property
     def _joining(self) -> tuple[Tensor, Tensor]:
-        assert self._pieces is not None
         return joining(self._pieces)
+
+    @cached_property
+    def _space_bytes(self) -> set[int]:
+        """Ids of byte tokens that are a space in a translation, such as `<0x0D>`: no text begins a word with them, and
+        a model that has seldom seen them may prefer them to a word that it does not expect."""
+        spaces = [i for i, piece in enumerate(self._pieces) if piece == b" "]
+        names = self._tokenizer.target_tokens(spaces)
+        return {i for i, name in zip(spaces, names, strict=True) if _BYTE.fullmatch(name)}
 
     def of(self, request: Request) -> Constraints:
         """What the translation of a request keeps to.
@@ -336,69 +407,26 @@ class ConstraintsMaker:
             if not phrase.strip():
                 raise request.error("forbidden: a phrase is empty")
         if request.forbidden:
-            self._known_pieces(request, "forbidden")
+            self._check_pieces(request, "forbidden")
             found = self._phrases.first_in(request.prefix, request.forbidden)
             if found is not None:
                 raise request.error(f"forbidden: {found!r} is in the prefix, {request.prefix!r}")
-        ends_word = bool(prefix) and request.prefix[-1].isspace() and self._begins_words(request, prefix[-1])
+        ends_word = False
+        if prefix and request.prefix[-1].isspace():
+            # Whether the token after it shows if it begins a word.
+            self._check_pieces(request, "prefix with a space at its end")
+            ends_word = not self._pieces[prefix[-1]].endswith(b" ") and any(p.startswith(b" ") for p in self._pieces)
         started = self._started(request, prefix)
         return Constraints(prefix, ends_word, started, tuple(request.forbidden), self._required(request))
 
-    def required(
-        self, constraints: Sequence[Constraints], *, words: Tensor | None, device: torch.device
-    ) -> Required | None:
-        """What the sentences of a batch must contain, as `rules`; None where there is nothing."""
-        if not any(one.required for one in constraints):
-            return None
-        left, right = (edges if words is None else edges[words.cpu()] for edges in self._joining)
-        return Required(self._phrases_of(constraints, words), left.to(device), right.to(device))
-
-    def missing(self, request: Request, text: str) -> int:
-        """How many of the required phrases a translation lacks."""
-        return sum(
-            not is_in_text(on_one_line(self._tokenizer.decode_target(self.ids_of(phrase))), text)
-            for phrase in request.required
-        )
-
-    def rules(self, constraints: Sequence[Constraints], *, words: Tensor | None, device: torch.device) -> list[Rule]:
-        """The rules of a batch of sentences, after those of `rules_of`.
-
-        `words`: ids of the words that the search chooses among, None for all.
-        """
-        ids = None if words is None else words.tolist()
-        places = None if ids is None else {token: place for place, token in enumerate(ids)}
-        rules: list[Rule] = []
-        if self._decoding.no_repeat_ngram and any(one.required for one in constraints):
-            rules.append(RequiredDespiteRepeats(self._phrases_of(constraints, words)))
-        if any(one.forbidden for one in constraints):
-            rules.append(ForbiddenPhrases(self._phrases, [one.forbidden for one in constraints], words=ids))
-        if any(one.ends_word for one in constraints):
-            lengths = [len(one.prefix) if one.ends_word else None for one in constraints]
-            rules.append(NewWordAfterPrefix(lengths, self._new_words(ids).to(device)))
-        if any(one.started for one in constraints):
-            rules.append(SpelledWords(self._spellings, [one.started for one in constraints], places=places))
-        if any(one.forced for one in constraints):
-            prefixes = [one.forced if places is None else [places[i] for i in one.forced] for one in constraints]
-            rules.append(ForcedPrefix(prefixes, device=device))
-        return rules
-
-    def with_prefix(self, request: Request, text: str) -> str:
-        """A translation that begins with the prefix as it was given, also where the tokenizer writes it otherwise."""
-        if not request.prefix.strip():
-            return text
-        prefix = on_one_line(request.prefix).strip()
-        written = on_one_line(self._tokenizer.decode_target(self.ids_of(request.prefix))).strip()
-        return prefix + text.lstrip().removeprefix(written)
-
-    def ids_of(self, text: str) -> Sequence[int]:
-        """A text in tokens: of its spellings in Unicode the first that has the fewest."""
-        return min(self._tokenizer.encode_target(spellings(text)), key=lambda ids: (ids.count(UNK), len(ids)))
+    def _check_pieces(self, request: Request, what: str) -> None:
+        if not self._pieces:
+            kind = type(self._tokenizer).__name__
+            raise request.error(f"{what}: the tokenizer {kind} does not tell the text of its tokens (target_pieces)")
 
     def _started(self, request: Request, prefix: tuple[int, ...]) -> StartedWord | None:
         """The last word of a prefix, which may continue: then other tokens than those of its beginning may spell it."""
-        if not prefix or request.prefix[-1].isspace() or request.required:
-            return None
-        if self._pieces is None:
+        if not prefix or request.prefix[-1].isspace() or request.required or not self._pieces:
             return None
         starts = [place for place, token in enumerate(prefix) if self._pieces[token].startswith(b" ")]
         if not starts:
@@ -425,9 +453,18 @@ class ConstraintsMaker:
                 excluded = self._phrases.first_in(phrase, request.forbidden)
                 if excluded is not None:
                     raise request.error(f"required: {phrase!r} contains {excluded!r}, which is forbidden")
-            self._known_pieces(request, "required")
+            self._check_pieces(request, "required")
             found.append(tuple(ids))
         return tuple(found)
+
+    def required(
+        self, constraints: Sequence[Constraints], *, words: Tensor | None, device: torch.device
+    ) -> Required | None:
+        """What the sentences of a batch must contain, as `rules`; None where there is nothing."""
+        if not any(one.required for one in constraints):
+            return None
+        left, right = (edges if words is None else edges[words.cpu()] for edges in self._joining)
+        return Required(self._phrases_of(constraints, words), left.to(device), right.to(device))
 
     def _phrases_of(
         self, constraints: Sequence[Constraints], words: Tensor | None
@@ -438,27 +475,47 @@ class ConstraintsMaker:
         places = {token: place for place, token in enumerate(words.tolist())}
         return [tuple(tuple(places[i] for i in phrase) for phrase in one.required) for one in constraints]
 
-    def _begins_words(self, request: Request, last: int) -> bool:
-        """Whether the token after `last`, the last token of a prefix, shows if it begins a word."""
-        pieces = self._known_pieces(request, "prefix with a space at its end")
-        return not pieces[last].endswith(b" ") and any(piece.startswith(b" ") for piece in pieces)
+    def rules(self, constraints: Sequence[Constraints], *, words: Tensor | None, device: torch.device) -> list[Rule]:
+        """The rules of a batch of sentences, after those of `rules_of`.
 
-    def _new_words(self, ids: Sequence[int] | None) -> Tensor:
-        """Which words begin a word of text, or end the translation [V]."""
-        assert self._pieces is not None
-        chosen = range(len(self._pieces)) if ids is None else ids
-        bytes_ = self._space_bytes(self._pieces)
-        return torch.tensor([i == EOS or (self._pieces[i].startswith(b" ") and i not in bytes_) for i in chosen])
+        `words`: ids of the words that the search chooses among, None for all.
+        """
+        ids = None if words is None else words.tolist()
+        places = None if ids is None else {token: place for place, token in enumerate(ids)}
+        rules: list[Rule] = []
+        if self._decoding.no_repeat_ngram and any(one.required for one in constraints):
+            rules.append(RequiredDespiteRepeats(self._phrases_of(constraints, words)))
+        if any(one.forbidden for one in constraints):
+            rules.append(ForbiddenPhrases(self._phrases, [one.forbidden for one in constraints], words=ids))
+        if any(one.ends_word for one in constraints):
+            lengths = [len(one.prefix) if one.ends_word else None for one in constraints]
+            begins_word = [
+                i == EOS or (self._pieces[i].startswith(b" ") and i not in self._space_bytes)
+                for i in (range(len(self._pieces)) if ids is None else ids)
+            ]
+            rules.append(NewWordAfterPrefix(lengths, torch.tensor(begins_word, device=device)))
+        if any(one.started for one in constraints):
+            rules.append(SpelledWords(self._spellings, [one.started for one in constraints], places=places))
+        if any(one.forced for one in constraints):
+            prefixes = [one.forced if places is None else [places[i] for i in one.forced] for one in constraints]
+            rules.append(ForcedPrefix(prefixes, device=device))
+        return rules
 
-    def _space_bytes(self, pieces: Sequence[bytes]) -> set[int]:
-        """Ids of byte tokens that are a space in a translation, such as `<0x0D>`: no text begins a word with them, and
-        a model that has seldom seen them may prefer them to a word that it does not expect."""
-        spaces = [i for i, piece in enumerate(pieces) if piece == b" "]
-        names = self._tokenizer.target_tokens(spaces)
-        return {i for i, name in zip(spaces, names, strict=True) if _BYTE.fullmatch(name)}
+    def missing(self, request: Request, text: str) -> int:
+        """How many of the required phrases a translation lacks."""
+        return sum(
+            not is_in_text(on_one_line(self._tokenizer.decode_target(self.ids_of(phrase))), text)
+            for phrase in request.required
+        )
 
-    def _known_pieces(self, request: Request, what: str) -> list[bytes]:
-        if self._pieces is None:
-            kind = type(self._tokenizer).__name__
-            raise request.error(f"{what}: the tokenizer {kind} does not tell the text of its tokens (target_pieces)")
-        return self._pieces
+    def with_prefix(self, request: Request, text: str) -> str:
+        """A translation that begins with the prefix as it was given, also where the tokenizer writes it otherwise."""
+        if not request.prefix.strip():
+            return text
+        prefix = on_one_line(request.prefix).strip()
+        written = on_one_line(self._tokenizer.decode_target(self.ids_of(request.prefix))).strip()
+        return prefix + text.lstrip().removeprefix(written)
+
+    def ids_of(self, text: str) -> Sequence[int]:
+        """A text in tokens: of its spellings in Unicode the first that has the fewest."""
+        return min(self._tokenizer.encode_target(spellings(text)), key=lambda ids: (ids.count(UNK), len(ids)))

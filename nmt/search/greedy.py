@@ -41,10 +41,6 @@ class Path(NamedTuple):
         """Some of the sentences."""
         return Path(*(field.index_select(0, rows) for field in self))
 
-    def extended(self, tokens: Tensor, values: Tensor) -> Path:
-        """With one more token each, both [B, 1]."""
-        return self._replace(ids=torch.cat([self.ids, tokens], dim=1), totals=self.totals + values.squeeze(1))
-
 
 @torch.inference_mode()
 def greedy_search(
@@ -81,10 +77,17 @@ def greedy_search(
 
 
 def _search(model: SearchModel[S], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
-    results: list[list[Hypothesis]] = [[] for _ in range(source.shape[0])]
+    results: list[list[Hypothesis]] = [[]] * len(source)
     if not results:
         return results
-    path = _empty_path(source, max_length_offset=settings.max_length_offset)
+    sentences = torch.arange(len(source), device=source.device)
+    path = Path(
+        sentences,
+        active=torch.ones_like(sentences, dtype=torch.bool),
+        limits=(source != PAD).sum(dim=1) + settings.max_length_offset,
+        ids=source.new_empty(len(source), 0),
+        totals=torch.zeros(len(source), device=source.device),
+    )
     state = model.start(source)
     for t in itertools.count():
         done = path.active & (t >= path.limits if t == 0 else (path.ids[:, -1] == EOS) | (t >= path.limits))
@@ -100,7 +103,8 @@ def _search(model: SearchModel[S], source: Tensor, settings: Settings) -> list[l
             1, normalize=settings.scores, banned=PAD, penalised=None if t else EOS, penalty=FIRST_EOS_PENALTY
         )
         best, state = model.best(path.ids[:, -1] if t else None, state, wanted)
-        path = path.extended(best.words, best.values)
+        ids = torch.cat([path.ids, best.words], dim=1)
+        path = path._replace(ids=ids, totals=path.totals + best.values.squeeze(1))
     raise AssertionError("every sentence has a limit")
 
 
@@ -122,17 +126,6 @@ class GreedySearch(Search):
 
     def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
         return _search(model, source, settings)
-
-
-def _empty_path(source: Tensor, *, max_length_offset: int) -> Path:
-    sentences = torch.arange(source.shape[0], device=source.device)
-    return Path(
-        sentences,
-        active=torch.ones_like(sentences, dtype=torch.bool),
-        limits=(source != PAD).sum(dim=1) + max_length_offset,
-        ids=source.new_empty(len(sentences), 0),
-        totals=torch.zeros(sentences.shape, device=source.device),
-    )
 
 
 def _collect(results: list[list[Hypothesis]], path: Path, settings: Settings) -> None:

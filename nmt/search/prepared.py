@@ -14,16 +14,14 @@ from typing import Final, Literal, NamedTuple
 
 import torch
 
-from nmt.config.schema import DecodingConfig
-from nmt.data import Tokenizer
 from nmt.errors import SettingError
 from nmt.models.base import Seq2Seq
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
 from nmt.ops.hardware import bf16_hardware, device_noun
 from nmt.ops.matrices.inference import int8_implementation
-from nmt.search.fusion import Fusion, LanguageModel, fusion_of, load_language_model
-from nmt.search.shortlist import Shortlist, load_shortlist
+from nmt.search.ruled import LanguageModel
+from nmt.search.shortlist import Shortlist
 
 _TOO_LARGE_FOR_BF16 = 2.0**128 - 2.0**119
 """From here on bf16, with its 8 bits, rounds to infinity."""
@@ -117,32 +115,6 @@ class PreparedModels(NamedTuple):
     """Those that have been read, by their files."""
     language_models: dict[str, LanguageModel]
     """Those that have been loaded, by their directories."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where all of them are."""
-        return self.precision.device
-
-    def shortlist(self, path: str, tokenizer: Tokenizer) -> Shortlist:
-        """The shortlist of a file, read once; errors are those of `load_shortlist`."""
-        if path not in self.shortlists:
-            self.shortlists[path] = load_shortlist(path, tokenizer)
-        return self.shortlists[path]
-
-    def fusion(self, decoding: DecodingConfig, tokenizer: Tokenizer) -> Fusion | None:
-        """The language model named in `decoding`, loaded once; errors are those of `load_language_model`."""
-
-        def load(path: str) -> LanguageModel:
-            if path not in self.language_models:
-                self.language_models[path] = load_language_model(path, tokenizer, device=self.device)
-            return self.language_models[path]
-
-        return fusion_of(decoding, load)
-
-    @property
-    def vocabulary(self) -> int:
-        """Entries of the target vocabulary."""
-        return self.models[0].target_vocab_size
 
 
 def prepare_models(

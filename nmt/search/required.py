@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
 
-from nmt.data.matching import is_boundary
 from nmt.data.vocabulary import EOS, PAD
 from nmt.ops.matrices.best_words import Choice, best_words
 from nmt.search.base import Settings, rows_to_keep
 from nmt.search.coverage import CoveringModel
-from nmt.search.ruled import Step
-from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
+from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, penalty_of
 
-_LONGEST_CHARACTER = 4
-"""Bytes of a character in UTF-8."""
 MET: Final = -1
 """The phrase is complete, and the following text does not extend its last word."""
 BLOCKED: Final = -2
@@ -57,10 +53,6 @@ class Phrase:
         self.first_joins = bool(joins_left[self.tokens[0]])
         self.last_joins = bool(joins_right[self.tokens[-1]])
 
-    def may_end_before(self, token: int) -> bool:
-        """Whether the phrase is whole if `token` follows."""
-        return not (self.last_joins and self._joins_left[token])
-
     def may_begin_after(self, token: int) -> bool:
         """Whether the phrase begins a word after `token`."""
         return not (self.first_joins and self._joins_right[token])
@@ -69,13 +61,9 @@ class Phrase:
         """Whether a translation that ends here contains the phrase."""
         return state in (MET, len(self.tokens))
 
-    def next_token(self, state: int) -> int | None:
-        """The token that brings a hypothesis one step further; None where there is none."""
-        return None if state in (MET, BLOCKED, len(self.tokens)) else self.tokens[state]
-
     def advanced(self, state: int, token: int) -> int:
         """The state after one more token."""
-        if state == MET or (state == len(self.tokens) and self.may_end_before(token)):
+        if state == MET or (state == len(self.tokens) and not (self.last_joins and self._joins_left[token])):
             return MET
         text = (*self.tokens[: max(state, 0)], token)
         longest = len(text) if state != BLOCKED else 0
@@ -101,46 +89,6 @@ def bank_of(phrases: Sequence[Phrase], states: Sequence[int]) -> tuple[int, int,
     return met + begun, met, not open_states or max(open_states) != BLOCKED
 
 
-def last_character(text: bytes) -> str:
-    """The last character of a text, as far as it is whole."""
-    return text[-_LONGEST_CHARACTER:].decode(errors="replace")[-1:]
-
-
-def beginning(text: bytes) -> str:
-    """As much of the beginning of a text as can decide whether it continues a word."""
-    return text[: _LONGEST_CHARACTER * 16].decode(errors="replace")
-
-
-def joining(pieces: Sequence[bytes]) -> tuple[Tensor, Tensor]:
-    """`joins_left` and `joins_right` of `Required`, from what each word of a vocabulary adds to a text, in UTF-8.
-
-    A part of a character counts as a letter: it may become one.
-    """
-
-    firsts, lasts = [beginning(piece) for piece in pieces], [last_character(piece) for piece in pieces]
-    left = [bool(text) and (text[0] == "\ufffd" or not is_boundary("a", text)) for text in firsts]
-    right = [bool(text) and (text == "\ufffd" or not is_boundary(text, "a")) for text in lasts]
-    return torch.tensor(left, dtype=torch.bool), torch.tensor(right, dtype=torch.bool)
-
-
-class RequiredDespiteRepeats:
-    """The rule that a phrase may be started and continued even if that repeats an n-gram, until it is complete."""
-
-    def __init__(self, phrases: Sequence[Sequence[tuple[int, ...]]]) -> None:
-        """`phrases`: of each sentence of the batch, in words as the search calls them."""
-        self._phrases = phrases
-
-    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
-        for row, (line, history) in enumerate(zip(step.lines.tolist(), step.history.tolist(), strict=True)):
-            for phrase in self._phrases[line]:
-                size, words = len(phrase), tuple(history)
-                if any(words[start : start + size] == phrase for start in range(len(words) - size + 1)):
-                    continue
-                for length in range(size):
-                    if not length or words[-length:] == phrase[:length]:
-                        log_probs[row, phrase[length]] = original[row, phrase[length]]
-
-
 Bank = tuple[int, int, bool]
 
 
@@ -152,21 +100,6 @@ class Alive(NamedTuple):
     states: tuple[int, ...]
 
 
-class Finished(NamedTuple):
-    """A finished one with its length-penalised score."""
-
-    score: float
-    ids: tuple[int, ...]
-
-
-class Candidate(NamedTuple):
-    """A continuation of the hypothesis in slot `parent`."""
-
-    total: float
-    parent: int
-    token: int
-
-
 @dataclass
 class Sentence:
     """The search of one sentence."""
@@ -176,8 +109,9 @@ class Sentence:
     limit: int
     """Longest translation in tokens."""
     phrases: list[Phrase]
-    alive: list[Alive] = field(default_factory=list)
-    finished: list[Finished] = field(default_factory=list)
+    alive: list[Alive]
+    finished: list[Hypothesis] = field(default_factory=list)
+    """With their length-penalised scores, best first."""
     active: bool = True
 
     def is_done(self, t: int, *, alpha: float, n_best: int) -> bool:
@@ -193,33 +127,40 @@ class Sentence:
             wanted.append(self.finished[n_best - 1].score)
         return any(score > best_possible for score in wanted)
 
-    def is_complete(self, states: Sequence[int]) -> bool:
-        """Whether a translation may end in these states."""
-        return all(phrase.is_there(state) for phrase, state in zip(self.phrases, states, strict=True))
+    def leading(self, states: Sequence[int]) -> tuple[list[int], tuple[bool, bool] | None]:
+        """The tokens that lead a hypothesis further: the next ones of phrases that it does not have yet, or the end
+        where it has just got the last one.
 
-    def totals(self, slots: int) -> list[float]:
-        """Log-probabilities of the alive hypotheses, -infinity for an empty slot."""
-        return [one.total for one in self.alive] + [-math.inf] * (slots - len(self.alive))
-
-    def last_tokens(self, slots: int) -> list[int]:
-        """Their last tokens."""
-        return [one.ids[-1] for one in self.alive] + [EOS] * (slots - len(self.alive))
+        And, where it needs a token that begins another word to get further, whether that must not join the text before
+        it, and the text after it.
+        """
+        pairs = list(zip(self.phrases, states, strict=True))
+        tokens = [phrase.tokens[state] for phrase, state in pairs if 0 <= state < len(phrase.tokens)]
+        whole = [phrase for phrase, state in pairs if state == len(phrase.tokens)]
+        missing = [(phrase, state) for phrase, state in pairs if not phrase.is_there(state)]
+        if whole and not missing:
+            tokens.append(EOS)
+        ended = any(phrase.last_joins for phrase in whole)
+        if not ended and (not missing or any(state != BLOCKED for _, state in missing)):
+            return tokens, None
+        return tokens, (ended, bool(missing) and all(phrase.first_joins for phrase, _ in missing))
 
     def advance(
-        self, candidates: Sequence[Candidate], extras: Sequence[float], *, width: int, penalty: float
+        self, candidates: Mapping[tuple[int, int], float], extras: Sequence[float], *, width: int, penalty: float
     ) -> list[int]:
         """Take in the candidates of a step; returns for each slot [K] which hypothesis it continues.
 
-        `extras` are added to the scores of the hypotheses that end.
+        `candidates`: log-probabilities by the slot of the hypothesis that is continued, and by the token. `extras` are
+        added to the scores of the hypotheses that end.
         """
         if not self.active:
             self.alive = []
             return [0] * width
         going_on: list[tuple[Bank, Alive, int]] = []
-        for total, parent, token in sorted(candidates, key=lambda one: (-one.total, one.parent, one.token)):
+        for (parent, token), total in sorted(candidates.items(), key=lambda item: (-item[1], item[0])):
             before = self.alive[parent]
             if token == EOS:
-                self.finished.append(Finished(total / penalty + extras[parent], (*before.ids, EOS)))
+                self.finished.append(Hypothesis(list(before.ids), total / penalty + extras[parent]))
                 continue
             states = tuple(
                 phrase.advanced(state, token) for phrase, state in zip(self.phrases, before.states, strict=True)
@@ -232,17 +173,15 @@ class Sentence:
 
     def found(self, t: int, *, alpha: float, extras: Sequence[float]) -> list[Hypothesis]:
         """Its hypotheses, best first: finished ones, else those cut by the limit, the most complete first."""
-        if self.finished:
-            return [Hypothesis(cut(list(one.ids)), one.score) for one in self.finished]
+        if self.finished or not self.alive:
+            return self.finished or [Hypothesis([], -math.inf, has_ended=False, is_finite=False)]
         penalty = penalty_of(t, alpha)
         cut_off = [
             (bank_of(self.phrases, one.states), one.total / penalty + extra, one.ids)
             for one, extra in zip(self.alive, extras, strict=False)
         ]
         cut_off.sort(key=lambda item: item[:2], reverse=True)
-        return [Hypothesis(list(ids), score, has_ended=False) for _, score, ids in cut_off] or [
-            Hypothesis([], -math.inf, has_ended=False, is_finite=False)
-        ]
+        return [Hypothesis(list(ids), score, has_ended=False) for _, score, ids in cut_off]
 
 
 def _shared(candidates: Sequence[tuple[Bank, Alive, int]], width: int) -> list[tuple[Bank, Alive, int]]:
@@ -288,7 +227,7 @@ def constrained_beam_search(model: Any, source: Tensor, settings: Settings) -> l
     required, alpha, width = settings.required, settings.length_penalty, settings.beam_size
     assert required is not None
     n_best = width if settings.n_best is None else settings.n_best
-    results: list[list[Hypothesis]] = [[] for _ in range(len(source))]
+    results: list[list[Hypothesis]] = [[]] * len(source)
     if not results:
         return results
     sentences = _sentences(source, required, max_length_offset=settings.max_length_offset)
@@ -308,8 +247,9 @@ def constrained_beam_search(model: Any, source: Tensor, settings: Settings) -> l
             rows = rows.to(source.device)
             sentences, state = [sentences[row] for row in rows.tolist()], state.keep(rows)
         if t:
-            tokens = torch.tensor([token for sentence in sentences for token in sentence.last_tokens(width)])
-        log_probs, state = model.step(None if tokens is None else tokens.to(source), state)
+            last = [[one.ids[-1] for one in own.alive] + [EOS] * (width - len(own.alive)) for own in sentences]
+            tokens = torch.tensor(last).flatten().to(source)
+        log_probs, state = model.step(tokens, state)
         candidates = _candidates(log_probs, sentences, required, t, width=width)
         all_extras = _extras(covered, state, len(sentences), width)
         parents = [
@@ -345,71 +285,51 @@ def _extras(covered: CoveringModel[Any] | None, state: Any, sentences: int, widt
 
 def _candidates(
     log_probs: Tensor, sentences: Sequence[Sentence], required: Required, t: int, *, width: int
-) -> list[list[Candidate]]:
-    """The candidates of the hypotheses of each sentence; `log_probs` [N, V] is overwritten."""
+) -> list[dict[tuple[int, int], float]]:
+    """For each sentence the log-probabilities of the candidates by the slot of a hypothesis and the next token.
+
+    `log_probs` [N, V] is overwritten.
+    """
     slots = len(log_probs) // len(sentences)
-    totals_before = [sentence.totals(slots) for sentence in sentences]
+    totals_before = [[one.total for one in own.alive] + [-math.inf] * (slots - len(own.alive)) for own in sentences]
     before = torch.tensor(totals_before, dtype=log_probs.dtype, device=log_probs.device)  # [B, slots]
     log_probs[:, PAD] = -math.inf
     if not t:
         log_probs[:, EOS] -= FIRST_EOS_PENALTY
-    places = [
-        (row, slot, sentence, one)
-        for row, sentence in enumerate(sentences)
-        if sentence.phrases
-        for slot, one in enumerate(sentence.alive)
-    ]
-    unfinished = [row * slots + slot for row, slot, sentence, one in places if not sentence.is_complete(one.states)]
+    constrained: list[int] = []
+    unfinished: list[int] = []
+    pairs: list[tuple[int, int]] = []  # rows, and tokens that lead them further
+    needing: dict[tuple[bool, bool], list[int]] = {}  # rows that need a token that begins a word
+    for place, sentence in enumerate(sentences):
+        for row, one in enumerate(sentence.alive if sentence.phrases else (), place * slots):
+            constrained.append(row)
+            if not all(phrase.is_there(state) for phrase, state in zip(sentence.phrases, one.states, strict=True)):
+                unfinished.append(row)
+            tokens, joins = sentence.leading(one.states)
+            pairs += [(row, token) for token in tokens]
+            if joins is not None:
+                needing.setdefault(joins, []).append(row)
     log_probs[unfinished, EOS] = -math.inf
     totals = log_probs + before.view(-1, 1)
     found: list[dict[tuple[int, int], float]] = [{} for _ in sentences]
 
     def add(rows: Iterable[int], words: Iterable[int], values: Iterable[float]) -> None:
         for row, word, value in zip(rows, words, values, strict=True):
-            found[row // slots][row % slots, word] = value
+            if math.isfinite(value):
+                found[row // slots][row % slots, word] = value
 
-    if places:
-        constrained = torch.tensor([row * slots + slot for row, slot, *_ in places], device=log_probs.device)
+    if constrained:
         own = best_words(totals[constrained], Choice(2, normalize=False))
         for column in range(2):
-            add(constrained.tolist(), own.words[:, column].tolist(), own.values[:, column].tolist())
-        rows, words = _leading_further(places, slots)
+            add(constrained, own.words[:, column].tolist(), own.values[:, column].tolist())
+        rows, words = [row for row, _ in pairs], [token for _, token in pairs]
         add(rows, words, totals[rows, words].tolist())
-        for (left, right), rows in _needing_new_words(places, slots).items():
+        for (left, right), rows in needing.items():
             excluded = (required.joins_left & left) | (required.joins_right & right)
             values, words_found = totals[rows].masked_fill(excluded, -math.inf).max(1)
             add(rows, words_found.tolist(), values.tolist())
     best = best_words(log_probs, Choice(2 * width, before=before, normalize=False))
-    for row in range(len(sentences)):
-        of_row = [row * slots + slot for slot in best.hypotheses[row].tolist()]
-        add(of_row, best.words[row].tolist(), best.values[row].tolist())
-    return [
-        [Candidate(total, slot, word) for (slot, word), total in sentence.items() if math.isfinite(total)]
-        for sentence in found
-    ]
-
-
-def _leading_further(places: Sequence[Any], slots: int) -> tuple[list[int], list[int]]:
-    """Rows, and next tokens of phrases that they do not have yet, or the end where they have just got the last one."""
-    pairs = []
-    for row, slot, sentence, one in places:
-        states = list(zip(sentence.phrases, one.states, strict=True))
-        pairs += [
-            (row * slots + slot, token) for phrase, state in states if (token := phrase.next_token(state)) is not None
-        ]
-        if sentence.is_complete(one.states) and any(state == len(phrase.tokens) for phrase, state in states):
-            pairs.append((row * slots + slot, EOS))
-    return [row for row, _ in pairs], [token for _, token in pairs]
-
-
-def _needing_new_words(places: Sequence[Any], slots: int) -> dict[tuple[bool, bool], list[int]]:
-    """Rows that need a token to advance, by whether it must not join the text before or after it."""
-    needing: dict[tuple[bool, bool], list[int]] = {}
-    for row, slot, sentence, one in places:
-        states = list(zip(sentence.phrases, one.states, strict=True))
-        ended = any(phrase.last_joins and state == len(phrase.tokens) for phrase, state in states)
-        missing = [(phrase, state) for phrase, state in states if not phrase.is_there(state)]
-        if ended or (missing and all(state == BLOCKED for _, state in missing)):
-            right = bool(missing) and all(phrase.first_joins for phrase, _ in missing)
-            needing.setdefault((ended, right), []).append(row * slots + slot)
-    return needing
+    for place, hypotheses in enumerate(best.hypotheses.tolist()):
+        rows = [place * slots + slot for slot in hypotheses]
+        add(rows, best.words[place].tolist(), best.values[place].tolist())
+    return found

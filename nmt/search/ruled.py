@@ -1,6 +1,8 @@
 """A model as a search sees it: what it must have, its distribution over the next word, adjusted, fused with another,
 masked by rules; and the rules of all searches.
 
+Shallow fusion: a language model of the target language adds scores in each step (Gulcehre et al., 2015).
+
 N rows of hypotheses, sentence-major, of B sentences; V words, t words so far.
 """
 
@@ -9,15 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from nmt.data.vocabulary import EOS
+from nmt.cells import reorder_state
+from nmt.data import EOS, Tokenizer
+from nmt.errors import SettingError
+from nmt.interop.model_dir import read_model
 from nmt.models.decoder import States
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words, log_probabilities
-from nmt.search.fusion import Fusion, taken
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
@@ -95,6 +100,41 @@ class Rule(Protocol):
         """Change `log_probs` [N, V] in place; `original` are those before any rule."""
 
 
+class LanguageModel(Protocol):
+    """What takes part in a search: the architecture of the task TASK, or one of a plugin."""
+
+    def step(self, words: Tensor, states: States | None) -> tuple[Tensor, States]:
+        """Log-probabilities [N, V] of the word after `words` [N], and the states after them."""
+
+
+class Fusion:
+    """log p(word) + weight * log q(word), p of a model or an ensemble, q of a language model.
+
+    The language model reads each translation as an independent line, after an end of line, always in fp32. The sum is
+    not a normalised distribution. With a weight of 0 or more it is at most 0, like log p, so bounds on the scores of
+    unfinished hypotheses by log p stay valid.
+    """
+
+    def __init__(self, model: LanguageModel, *, weight: float) -> None:
+        """`model`: in evaluation mode, over the target words of the models that are searched with, on their device."""
+        self._model = model
+        self._weight = weight
+
+    def add_to(self, log_probs: Tensor, tokens: Tensor | None, before: States | None, words: Tensor | None) -> States:
+        """Add to log-probabilities [N, V], in place, and return the states after `tokens` [N]; None: the first step.
+
+        Among `words` [U], ids, the log-probabilities are [N, U] and the tokens are places.
+        """
+        if tokens is None:
+            read = torch.full((len(log_probs),), EOS, device=log_probs.device)
+        else:
+            read = tokens if words is None else words[tokens]
+        with torch.autocast(log_probs.device.type, enabled=False):
+            found, after = self._model.step(read, before)
+        log_probs.add_(found if words is None else found.index_select(1, words), alpha=self._weight)
+        return after
+
+
 @dataclass(frozen=True)
 class RuledState(Generic[S]):
     """The model's own state, the words so far, and what a language model remembers of them."""
@@ -115,21 +155,24 @@ class RuledState(Generic[S]):
     def expand(self, k: int) -> RuledState[S]:
         """Each row k times, one below the other."""
         every = torch.arange(len(self.history), device=self.history.device).repeat_interleave(k)
-        return RuledState(self.inner.expand(k), self.history[every], self.lines, taken(self.language, every))
+        return self._with(self.inner.expand(k), every, self.lines)
 
     def reorder(self, rows: Tensor) -> RuledState[S]:
         """The rows [N'] in this order, each within its sentence."""
-        history = self.history.index_select(0, rows)
-        return RuledState(self.inner.reorder(rows), history, self.lines, taken(self.language, rows))
+        return self._with(self.inner.reorder(rows), rows, self.lines)
 
     def keep(self, sentences: Tensor) -> RuledState[S]:
         """Only the sentences [B']."""
         places = torch.arange(self.hypotheses, device=sentences.device)
         rows = (sentences.unsqueeze(1) * self.hypotheses + places).flatten()
-        lines, history = self.lines.index_select(0, sentences), self.history.index_select(0, rows)
-        return RuledState(self.inner.keep(sentences), history, lines, taken(self.language, rows))
+        return self._with(self.inner.keep(sentences), rows, self.lines.index_select(0, sentences))
+
+    def _with(self, inner: S, rows: Tensor, lines: Tensor) -> RuledState[S]:
+        language = None if self.language is None else tuple(reorder_state(state, rows) for state in self.language)
+        return RuledState(inner, self.history.index_select(0, rows), lines, language)
 
 
+@dataclass(frozen=True)
 class RuledModel(Generic[S]):
     """Start, best words and log-probabilities of `model` for one batch; passed to every `Search`.
 
@@ -139,54 +182,27 @@ class RuledModel(Generic[S]):
     Without adjustments, rules and a language model `best` is the model's own, and so is the state.
     """
 
-    def __init__(
-        self,
-        model: SearchModel[S],
-        *,
-        adjustments: Sequence[Adjustment] = (),
-        rules: Sequence[Rule] = (),
-        words: Tensor | None = None,
-        fusion: Fusion | None = None,
-        before_step: Callable[[], object] | None = None,
-    ) -> None:
-        """`words` [V]: ids of the words of `model` where these are not all ids, in order.
+    model: SearchModel[S]
+    adjustments: Sequence[Adjustment] = ()
+    rules: Sequence[Rule] = ()
+    words: Tensor | None = None
+    """Ids [V] of the words of `model` where these are not all ids, in order."""
+    fusion: Fusion | None = None
+    before_step: Callable[[], object] | None = None
+    """Is called before each step; what it raises ends the search."""
 
-        `before_step` is called before each step; what it raises ends the search.
-        """
-        self._model = model
-        self._adjustments = tuple(adjustments)
-        self._rules = tuple(rules)
-        self._words = words
-        self._fusion = fusion
-        self._before_step = before_step
-        self.is_plain = not self._adjustments and not self._rules and fusion is None
+    @cached_property
+    def is_plain(self) -> bool:
         """Whether nothing is changed."""
+        return not self.adjustments and not self.rules and self.fusion is None
 
     def adjusted(self, adjustment: Adjustment) -> RuledModel[S]:
         """The same with one more adjustment, after the existing ones and before the rules."""
-        return self._with(adjustments=[*self._adjustments, adjustment])
-
-    def ruled(self, rule: Rule) -> RuledModel[S]:
-        """The same with one more rule, after the existing ones."""
-        return self._with(rules=[*self._rules, rule])
-
-    def _with(
-        self, *, adjustments: Sequence[Adjustment] | None = None, rules: Sequence[Rule] | None = None
-    ) -> RuledModel[S]:
-        adjustments = self._adjustments if adjustments is None else adjustments
-        rules = self._rules if rules is None else rules
-        return RuledModel(
-            self._model,
-            adjustments=adjustments,
-            rules=rules,
-            words=self._words,
-            fusion=self._fusion,
-            before_step=self._before_step,
-        )
+        return replace(self, adjustments=[*self.adjustments, adjustment])
 
     def start(self, source: Tensor) -> Any:
         """State before the first token of the batch's sentences [B, S]."""
-        inner = self._model.start(source)
+        inner = self.model.start(source)
         if self.is_plain:
             return inner
         lines = torch.arange(len(source), device=source.device)
@@ -195,9 +211,9 @@ class RuledModel(Generic[S]):
     def best(self, tokens: Tensor | None, state: Any, choice: Choice) -> tuple[BestWords, Any]:
         """The best words after feeding `tokens` [N]; None is the zero vector."""
         if self.is_plain:
-            if self._before_step is not None:
-                self._before_step()
-            return self._model.best(tokens, state, choice)
+            if self.before_step is not None:
+                self.before_step()
+            return self.model.best(tokens, state, choice)
         log_probs, state = self.step(tokens, state)
         return best_words(log_probs, choice._replace(normalize=False)), state
 
@@ -208,14 +224,14 @@ class RuledModel(Generic[S]):
         """
         self._begin_step()
         if self.is_plain:
-            logits, state = self._model.step(tokens, state)
+            logits, state = self.model.step(tokens, state)
             return log_probabilities(logits), state
-        logits, inner = self._model.step(tokens, state.inner)
+        logits, inner = self.model.step(tokens, state.inner)
         return self._changed(logits, tokens, replace(state, inner=inner))
 
     def attending_step(self, tokens: Tensor | None, state: Any) -> tuple[Tensor, Tensor, Any]:
         """As `step`, between log-probabilities and state the attention [N, S]; see `AttendingModel`."""
-        model: Any = self._model
+        model: Any = self.model
         self._begin_step()
         if self.is_plain:
             logits, attention, state = model.attending_step(tokens, state)
@@ -225,47 +241,47 @@ class RuledModel(Generic[S]):
         return log_probs, attention, state
 
     def _begin_step(self) -> None:
-        if self._before_step is not None:
-            self._before_step()
+        if self.before_step is not None:
+            self.before_step()
 
     def _changed(self, logits: Tensor, tokens: Tensor | None, state: RuledState[S]) -> tuple[Tensor, RuledState[S]]:
         """Log-probabilities as all of this makes them, and the state after `tokens`; `state` has the words before."""
         history = state.history if tokens is None else torch.cat([state.history, tokens.unsqueeze(1)], dim=1)
         state = replace(state, history=history)
-        step = Step(history, state.lines.repeat_interleave(state.hypotheses), state.hypotheses, self._words)
-        if self._adjustments:
+        step = Step(history, state.lines.repeat_interleave(state.hypotheses), state.hypotheses, self.words)
+        if self.adjustments:
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)
-            for adjust in self._adjustments:
+            for adjust in self.adjustments:
                 logits = adjust(logits, step)
         log_probs = log_probabilities(logits)
-        if self._fusion is not None:
-            state = replace(state, language=self._fusion.add_to(log_probs, tokens, state.language, self._words))
-        if self._rules:
+        if self.fusion is not None:
+            state = replace(state, language=self.fusion.add_to(log_probs, tokens, state.language, self.words))
+        if self.rules:
             original, log_probs = log_probs, log_probs.clone()
-            for apply in self._rules:
+            for apply in self.rules:
                 apply(log_probs, step, original=original)
         return log_probs, state
 
 
+@dataclass(frozen=True)
 class MinimumLength:
     """No end symbol before `tokens` words."""
 
-    def __init__(self, tokens: int) -> None:
-        self._tokens = tokens
+    tokens: int
 
     def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
-        if step.history.shape[1] < self._tokens:
+        if step.history.shape[1] < self.tokens:
             log_probs[:, EOS] = -math.inf
 
 
+@dataclass(frozen=True)
 class NoRepeatedNgrams:
     """No sequence of n tokens twice in a hypothesis (Paulus et al., ICLR 2018)."""
 
-    def __init__(self, n: int) -> None:
-        self._n = n
+    n: int
 
     def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
-        history, n = step.history, self._n
+        history, n = step.history, self.n
         if history.shape[1] < n:
             return
         ngrams = history.unfold(1, n, 1)  # [N, t - n + 1, n]
@@ -274,28 +290,28 @@ class NoRepeatedNgrams:
         log_probs[rows, ngrams[rows, places, n - 1]] = -math.inf
 
 
+@dataclass(frozen=True)
 class Temperature:
     """Logits divided by T: below 1 the distribution is sharper, above 1 flatter."""
 
-    def __init__(self, temperature: float) -> None:
-        self._temperature = temperature
+    temperature: float
 
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
-        return logits.div_(self._temperature)
+        return logits.div_(self.temperature)
 
 
+@dataclass(frozen=True)
 class RepeatPenalty:
     """The logits of the tokens that a hypothesis has are divided by `penalty`, negative ones multiplied with it.
 
     Keskar et al. (2019), in the form of CTranslate2 and transformers: each token counts once.
     """
 
-    def __init__(self, penalty: float) -> None:
-        self._penalty = penalty
+    penalty: float
 
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
         seen = logits.gather(1, step.history)  # [N, t]
-        return logits.scatter_(1, step.history, torch.where(seen < 0, seen * self._penalty, seen / self._penalty))
+        return logits.scatter_(1, step.history, torch.where(seen < 0, seen * self.penalty, seen / self.penalty))
 
 
 def adjustments_of(decoding: DecodingConfig) -> list[Adjustment]:
@@ -309,41 +325,50 @@ def rules_of(decoding: DecodingConfig) -> list[Rule]:
     return [*rules, NoRepeatedNgrams(decoding.no_repeat_ngram)] if decoding.no_repeat_ngram else rules
 
 
-class ForcedPrefix:
-    """Each sentence begins with its own words, even if earlier rules exclude them."""
-
-    def __init__(self, prefixes: Sequence[Sequence[int]], *, device: torch.device) -> None:
-        """`prefixes`: of each sentence of the batch its first words, as the search calls them; empty for none."""
-        self._prefixes = torch.full((len(prefixes), max(map(len, prefixes))), -1)
-        for row, words in zip(self._prefixes, prefixes, strict=True):
-            row[: len(words)] = torch.tensor(words, dtype=torch.int64)
-        self._prefixes = self._prefixes.to(device)
-
-    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
-        place = step.history.shape[1]
-        if place >= self._prefixes.shape[1]:
-            return
-        forced = self._prefixes[step.lines, place].unsqueeze(1)  # [N, 1]
-        kept = original.gather(1, forced.clamp(min=0))
-        log_probs.masked_fill_(forced >= 0, -math.inf)
-        log_probs.scatter_(1, forced.clamp(min=0), torch.where(forced >= 0, kept, log_probs[:, :1]))
+KEY: Final = "decoding.language_model"
+TASK: Final = "language_model"
+WEIGHT: Final = 0.2
+"""That of a language model whose weight is not given."""
 
 
-class NewWordAfterPrefix:
-    """What follows a prefix whose last word is complete begins a word, or ends the translation."""
+def fusion_of(
+    decoding: DecodingConfig,
+    tokenizer: Tokenizer,
+    *,
+    device: torch.device,
+    loaded: dict[str, LanguageModel] | None = None,
+) -> Fusion | None:
+    """The language model of `decoding`, for this tokenizer; None if there is none, or its weight is 0.
 
-    def __init__(self, lengths: Sequence[int | None], begins_word: Tensor) -> None:
-        """
-        Args:
-            lengths: of the prefix of each sentence, in words of the search; None where anything may follow.
-            begins_word: whether each word may follow [V].
-        """
-        self._lengths = torch.tensor(
-            [-1 if length is None else length for length in lengths], device=begins_word.device
-        )
-        self._excluded = ~begins_word
+    With weight 0 a search is exactly the same as without a language model; the model is still checked. `loaded` are
+    those that have been loaded, by their directories.
 
-    def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
-        here = self._lengths[step.lines] == step.history.shape[1]  # [N]
-        if bool(here.any()):
-            log_probs.masked_fill_(here.unsqueeze(1) & self._excluded, -math.inf)
+    Raises:
+        CheckpointError: it cannot be loaded, or is not one.
+        ConfigError: its words are not the target words.
+    """
+    path, loaded = decoding.language_model, {} if loaded is None else loaded
+    if path is None:
+        return None
+    if path not in loaded:
+        read = read_model(path, plugins=(), device=device, task=TASK)
+        _check_words(read.tokenizer, tokenizer, path=path)
+        loaded[path] = cast("LanguageModel", cast("Any", read.model))
+    weight = WEIGHT if decoding.language_model_weight is None else decoding.language_model_weight
+    return Fusion(loaded[path], weight=weight) if weight else None
+
+
+def _check_words(language_model: Tokenizer, tokenizer: Tokenizer, *, path: str) -> None:
+    """Raise ConfigError unless both have the same target words."""
+    ours, theirs = (one.target_tokens(range(one.target_size)) for one in (tokenizer, language_model))
+    if ours == theirs:
+        return
+    place = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
+    differing = (
+        f"it has {len(theirs):,} words, the translation model {len(ours):,}"
+        if place is None
+        else f"word {place} is {theirs[place]!r}, of the translation model {ours[place]!r}"
+    )
+    advice = "train it with the files in the tokenizer directory of the translation model: see docs/language_models.md"
+    wrong = f"{path}: its vocabulary is not the target vocabulary of the translation model: {differing}; {advice}"
+    raise SettingError((KEY, wrong))

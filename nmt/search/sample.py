@@ -1,10 +1,13 @@
-"""Sampling: each word is drawn from the model's distribution, all of it or its most probable part.
+"""Chance in a search: sampling, each word from the model's distribution, all of it or its most probable part; and noisy
+beam search, in a distribution that Gumbel noise changes at each step, as in Zero.
 
-B sentences, n samples each, N = B * n rows, V words, t tokens so far.
+The random numbers hang on a line, not on its companions or the device. B sentences, n samples each, N = B * n rows, V
+words, t tokens so far.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from dataclasses import dataclass
@@ -19,15 +22,21 @@ from nmt.light.options import OPTIONS
 from nmt.ops.matrices.best_words import top
 from nmt.registry import SEARCHES
 from nmt.search.base import Search, Settings, rows_to_keep
-from nmt.search.beam import positive
-from nmt.search.noisy import keys_of, mixed, uniform64
-from nmt.search.ruled import RuledModel
+from nmt.search.beam import BeamSearch, positive
+from nmt.search.ruled import RuledModel, Step
 from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
 
 
+_EPSILON = 1e-8
+"""Inside the logarithms of Gumbel noise, as in Zero."""
+_GOLDEN = 0x9E3779B97F4A7C15
+_MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+_GOLDEN_32 = 0x9E3779B9
+_MULTIPLIERS_32 = (0x7FEB352D, 0x846CA68B - (1 << 32))
 _FEW = 64
 """Words that are put in order first: all of them seldom need to be."""
 
@@ -119,10 +128,18 @@ def by_sampling(
 ) -> list[list[Hypothesis]]:
     """`sample_search` with n_best samples of each sentence."""
     samples = settings.n_best or 1
-    results: list[list[Hypothesis]] = [[] for _ in range(source.shape[0])]
+    results: list[list[Hypothesis]] = [[]] * len(source)
     if not results:
         return results
-    drawn = _no_words(source, samples=samples, seed=options.seed, max_length_offset=settings.max_length_offset)
+    sentences = torch.arange(len(source), device=source.device)
+    drawn = Samples(
+        sentences,
+        active=torch.ones_like(sentences, dtype=torch.bool),
+        limits=(source != PAD).sum(dim=1) + settings.max_length_offset,
+        keys=mixed(keys_of(source, seed=options.seed).unsqueeze(1), torch.arange(samples, device=source.device)),
+        ids=source.new_empty(len(source), samples, 0),
+        totals=torch.zeros(len(source), samples, dtype=torch.float64, device=source.device),
+    )
     state = model.start(source)
     for t in itertools.count():
         done = drawn.active & (drawn.ended.all(dim=1) | (t >= drawn.limits))
@@ -172,6 +189,30 @@ def _together(values: Tensor, best: Tensor, places: Tensor, *, mass: float) -> T
     return torch.full_like(values, -math.inf).scatter_(1, places, kept)
 
 
+def _extended(drawn: Samples, log_probs: Tensor, t: int, *, options: SampleOptions) -> Samples:
+    """With one more word of each sample, by the log-probabilities [N, V] of the model."""
+    allowed = log_probs.clone()
+    allowed[:, PAD] = -math.inf
+    if not t:
+        allowed[:, EOS] -= FIRST_EOS_PENALTY
+    words = draw(allowed, mixed(drawn.keys, t).flatten(), options=options)
+    values = allowed.gather(1, words.unsqueeze(1)).view_as(drawn.totals)
+    words = words.view_as(drawn.keys).masked_fill(drawn.ended, PAD)
+    totals = torch.where(drawn.ended, drawn.totals, drawn.totals + values)
+    return drawn._replace(ids=torch.cat([drawn.ids, words.unsqueeze(2)], dim=2), totals=totals)
+
+
+def _collect(results: list[list[Hypothesis]], drawn: Samples, alpha: float) -> None:
+    """Write down the sentences that are done."""
+    for sentence, rows, totals in zip(drawn.sentences.tolist(), drawn.ids.tolist(), drawn.totals.tolist(), strict=True):
+        found = []
+        for ids, total in zip(rows, totals, strict=True):
+            tokens, has_ended = cut(ids), EOS in ids
+            score = total / penalty_of(len(tokens) + has_ended, alpha)
+            found.append(Hypothesis(tokens, score, has_ended=has_ended, is_finite=math.isfinite(total)))
+        results[sentence] = sorted(found, key=lambda one: -one.score if one.is_finite else math.inf)
+
+
 @SEARCHES.register("sample")
 class SampleSearch(Search):
     """Draws each word from the model's distribution; n_best samples of each line, whatever the beam size is."""
@@ -195,38 +236,112 @@ class SampleSearch(Search):
         return by_sampling(model, source, settings, options=self.options)
 
 
-def _no_words(source: Tensor, *, samples: int, seed: int, max_length_offset: int) -> Samples:
-    sentences = torch.arange(len(source), device=source.device)
-    numbers = torch.arange(samples, device=source.device)
-    return Samples(
-        sentences,
-        active=torch.ones_like(sentences, dtype=torch.bool),
-        limits=(source != PAD).sum(dim=1) + max_length_offset,
-        keys=mixed(keys_of(source, seed=seed).unsqueeze(1), numbers),
-        ids=source.new_empty(len(source), samples, 0),
-        totals=torch.zeros(len(source), samples, dtype=torch.float64, device=source.device),
-    )
+@dataclass(frozen=True)
+class GumbelNoise:
+    """Noise g added to the logits, drawn for each hypothesis, step and word: g = -ln(-ln(u + eps) + eps), 0 <= u < 1.
+
+    Argmax of logits + g is a sample of their softmax (Gumbel, 1954). u follows from the key of the line, the
+    step, the place of the hypothesis in the beam, and the id of the word.
+    """
+
+    keys: Tensor
+    """Keys [B] of the sentences of the batch, see `keys_of`."""
+    scale: float = 1.0
+    """Factor of the noise."""
+
+    def __call__(self, logits: Tensor, step: Step) -> Tensor:
+        places = torch.arange(len(logits), device=logits.device) % step.hypotheses
+        keys = mixed(self.keys[step.lines], step.history.shape[1], places)  # [N]
+        words = torch.arange(logits.shape[1], device=logits.device) if step.words is None else step.words
+        noise = uniform(keys.unsqueeze(1), words).to(logits.dtype)  # [N, V]
+        noise.add_(_EPSILON).log_().neg_().add_(_EPSILON).log_().neg_()
+        return logits.add_(noise, alpha=self.scale)
 
 
-def _extended(drawn: Samples, log_probs: Tensor, t: int, *, options: SampleOptions) -> Samples:
-    """With one more word of each sample, by the log-probabilities [N, V] of the model."""
-    allowed = log_probs.clone()
-    allowed[:, PAD] = -math.inf
-    if not t:
-        allowed[:, EOS] -= FIRST_EOS_PENALTY
-    words = draw(allowed, mixed(drawn.keys, t).flatten(), options=options)
-    values = allowed.gather(1, words.unsqueeze(1)).view_as(drawn.totals)
-    words = words.view_as(drawn.keys).masked_fill(drawn.ended, PAD)
-    totals = torch.where(drawn.ended, drawn.totals, drawn.totals + values)
-    return drawn._replace(ids=torch.cat([drawn.ids, words.unsqueeze(2)], dim=2), totals=totals)
+@dataclass(frozen=True, kw_only=True)
+class NoisyBeamOptions:
+    """Options of `noisy_beam`."""
+
+    temperature: float = 1.0
+    """What logits with their noise are divided by, before they are normalised. Zero: `sampling_temp`."""
+    noise_scale: float = 1.0
+    """What the noise is multiplied by before it is added to the logits; Zero has 1."""
+    seed: int = 1
+    """Seed of the noise. The same line gets the same noise, whatever else is translated."""
+
+    def __post_init__(self) -> None:
+        positive("temperature", self.temperature)
+        positive("noise_scale", self.noise_scale)
 
 
-def _collect(results: list[list[Hypothesis]], drawn: Samples, alpha: float) -> None:
-    """Write down the sentences that are done."""
-    for sentence, rows, totals in zip(drawn.sentences.tolist(), drawn.ids.tolist(), drawn.totals.tolist(), strict=True):
-        found = []
-        for ids, total in zip(rows, totals, strict=True):
-            tokens, has_ended = cut(ids), EOS in ids
-            score = total / penalty_of(len(tokens) + has_ended, alpha)
-            found.append(Hypothesis(tokens, score, has_ended=has_ended, is_finite=math.isfinite(total)))
-        results[sentence] = sorted(found, key=lambda one: -one.score if one.is_finite else math.inf)
+@SEARCHES.register("noisy_beam")
+class NoisyBeamSearch(BeamSearch):
+    """Beam search with Gumbel noise added to the logits of each step, for varied translations (back-translation).
+
+    Scores are those of the noisy distribution, as in Zero.
+    """
+
+    Options = NoisyBeamOptions
+
+    def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
+        noise = GumbelNoise(keys_of(source, seed=self.options.seed), scale=self.options.noise_scale)
+        return super().found(model.adjusted(noise), source, settings)
+
+
+def keys_of(source: Tensor, *, seed: int) -> Tensor:
+    """A number [B] of 64 bits for each sentence of source [B, S], from its ids and a seed."""
+    keys = []
+    for row in source.tolist():
+        words = [token for token in row if token != PAD]
+        digest = hashlib.blake2b(repr((seed, words)).encode(), digest_size=8).digest()
+        keys.append(int.from_bytes(digest, "little", signed=True))
+    return torch.tensor(keys, dtype=torch.int64, device=source.device)
+
+
+def mixed(keys: Tensor, *numbers: int | Tensor) -> Tensor:
+    """New keys from keys and whole numbers, which may have another shape if it can be expanded."""
+    for number in numbers:
+        if isinstance(number, int):
+            keys = _scrambled(keys + _signed(_GOLDEN * (number + 1) % (1 << 64)))
+        else:
+            keys = _scrambled(keys + (number + 1) * _signed(_GOLDEN))
+    return keys
+
+
+def uniform(keys: Tensor, numbers: Tensor) -> Tensor:
+    """Random numbers from 0 to below 1 with 24 bits, in fp32, one for each key and number that are broadcast together.
+
+    In 32 bits, of which a CPU multiplies many at a time, by the hash `lowbias32` (C. Wellons, 2018).
+    """
+    x = _low(mixed(keys, 0)) + _low(numbers * _GOLDEN_32)
+    for shift, multiplier in zip((16, 15), _MULTIPLIERS_32, strict=True):
+        x.bitwise_xor_((x >> shift).bitwise_and_((1 << (32 - shift)) - 1)).mul_(multiplier)
+    x.bitwise_xor_((x >> 16).bitwise_and_((1 << 16) - 1))
+    return (x >> 8).bitwise_and_((1 << 24) - 1).to(torch.float32).mul_(2.0**-24)
+
+
+def uniform64(keys: Tensor) -> Tensor:
+    """Random numbers from 0 to below 1 with 53 bits, in fp64, one for each key."""
+    return _shifted(mixed(keys, 0), 11).to(torch.float64).mul_(2.0**-53)
+
+
+def _scrambled(x: Tensor) -> Tensor:
+    """The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): products modulo 2^64, which int64 keeps."""
+    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
+        x = (x ^ _shifted(x, shift)) * _signed(multiplier)
+    return x ^ _shifted(x, 31)
+
+
+def _low(x: Tensor) -> Tensor:
+    """The lower 32 bits of x as a signed number."""
+    return (((x & 0xFFFFFFFF) ^ (1 << 31)) - (1 << 31)).to(torch.int32)
+
+
+def _shifted(x: Tensor, bits: int) -> Tensor:
+    """x, taken as an unsigned number, shifted to the right."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _signed(number: int) -> int:
+    """The 64 bits of an unsigned number as a signed one."""
+    return number - (1 << 64) if number >= 1 << 63 else number

@@ -1,63 +1,131 @@
-"""A line prepared for translation: what of it is translated at once, as the model reads it."""
+"""A line prepared for translation: what of it is translated at once, as the model reads it, and its words."""
 
 from __future__ import annotations
 
 import logging
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer
+from nmt.data.matching import MARKS, UNSPACED, is_boundary
 from nmt.data.sentences import Lines, splitter_of
 from nmt.data.tokenizer import Span, on_one_line, word_spans
 from nmt.errors import ConfigError, say_once
 from nmt.light.options import AUTO, NONE
 from nmt.light.splitter import Splitter
-from nmt.search.kept import Kept, KeptLine
-from nmt.search.placing import SourceUnits, source_units
+from nmt.search.kept import Kept, KeptLine, Kind, keep, load_glossary
+from nmt.search.values import Request
 
 _log = logging.getLogger(__name__)
 
+_WORD = rf"[\w{MARKS}]+"
+_UNIT = re.compile(rf"{_WORD}(?:[-'’]{_WORD})*|[^\w\s]")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _WORD_END = re.compile(r"\s+")
 _LEVELS: Final = ("sentences", "words", "tokens")
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """What of a line is translated at once."""
 
     ids: list[int]
+    """As the model reads them, without the end symbol."""
     text: str
     """That it is cut from; within a word that is too long, the whole word."""
     begin: int = 0
-    """Where in the line `text` begins."""
+    """Where `text` begins in the line, or in what the model reads for it."""
     skipped: int = 0
     """Tokens of `text` that are in the parts before."""
     sentence: int = 0
     """Which of the line's sentences it belongs to, from 0; of a line that is not split all of it counts as one."""
     space: str = ""
     """White space before its translation."""
+    known: list[Span] | None = None
+    """Where its tokens are, if that has been found out."""
+    kept: tuple[tuple[int, Kept], ...] = ()
+    """What is kept of it, with its place among all that is kept of the line."""
 
     def spans(self, tokenizer: Tokenizer) -> list[Span]:
-        """Where in the line its tokens stand."""
+        """Where in the line, or in what the model reads for it, its tokens are."""
+        if self.known is not None:
+            return self.known
         found = tokenizer.source_spans(self.text)[self.skipped :][: len(self.ids)]
         return [(begin + self.begin, end + self.begin) for begin, end in found]
 
 
-class CutLine(NamedTuple):
-    """What became of a line."""
+@dataclass(frozen=True)
+class Source:
+    """A line prepared for translation."""
 
+    line: str
     parts: list[Part]
-    several: bool
+    tokenizer: Tokenizer
+    kept: KeptLine | None = None
+    several: bool = False
     """Whether it has several sentences but is translated as a whole, because it is not known what the model was trained
     on."""
 
+    @property
+    def text(self) -> str:
+        """What the model reads."""
+        return self.line if self.kept is None else self.kept.text
 
-class Parts:
-    """Cuts lines into what is translated at once, as nmt/light/src/engine.c does.
+    @cached_property
+    def words(self) -> list[Span]:
+        """The words of the line, which white space separates."""
+        return word_spans(self.line)
+
+    @cached_property
+    def spans(self) -> list[list[Span]]:
+        """Where the tokens of each part are."""
+        return [part.spans(self.tokenizer) for part in self.parts]
+
+    @cached_property
+    def units(self) -> list[SourceUnits]:
+        """The words and marks of each part."""
+        return [source_units(self.text, spans, part.kept) for part, spans in zip(self.parts, self.spans, strict=True)]
+
+    def original(self, spans: Sequence[Span]) -> list[Span]:
+        """Spans of the line from spans of the model's input."""
+        return list(spans) if self.kept is None else [self.kept.original(span) for span in spans]
+
+    def space(self, number: int) -> str:
+        """The white space before the translation of a part: what is between the sentences in the line, of which tags
+        and the like have their own places."""
+        part = self.parts[number]
+        if not number or self.kept is None or part.sentence == self.parts[number - 1].sentence:
+            return part.space
+        before = self.parts[number - 1]
+        begin, end = self.kept.original((before.begin + len(before.text), part.begin))
+        between = self.line[begin:end] if part.begin > before.begin + len(before.text) else ""
+        return "".join(letter for letter in between if letter.isspace()) or ("" if between else part.space)
+
+    @property
+    def unknown(self) -> int:
+        """Tokens that are not in the vocabulary, not counting placeholders."""
+        count = 0
+        for part in self.parts:
+            count += part.ids.count(UNK)
+            if self.kept is not None and part.known is not None:
+                count -= sum(begin in self.kept.stand_ins for begin, _ in part.known)
+        return count
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """Its tokens as the model reads them."""
+        return tuple(name for part in self.parts for name in self.tokenizer.source_tokens([*part.ids, EOS]))
+
+
+class Sources:
+    """Prepares lines: finds what is kept of them, and cuts them into what is translated at once, as
+    nmt/light/src/engine.c does.
 
     By `decoding.split` each sentence is translated by itself: always, never, or where the training text had one
     sentence a line. Where that is not known, in models of versions before 0.3.0, lines of more tokens than any in
@@ -68,9 +136,16 @@ class Parts:
     def __init__(self, tokenizer: Tokenizer, decoding: DecodingConfig, lines: Lines | None = None) -> None:
         """Without `lines` (a model without text of its own) `auto` translates lines as a whole.
 
-        Raises ConfigError where sentences are asked for and the splitter, which is C, cannot be compiled.
+        Raises ConfigError where sentences are asked for and the splitter, which is C, cannot be compiled; DataError for
+        a glossary that cannot be read.
         """
         self._tokenizer = tokenizer
+        self._keep: partial[KeptLine | None] | None = None
+        if decoding.placeholders or decoding.glossary is not None:
+            path, reads = decoding.glossary, tokenizer.source_form
+            glossary = None if path is None else load_glossary(path, reads=reads)
+            spaced = tokenizer.splits_at_spaces
+            self._keep = partial(keep, placeholders=decoding.placeholders, glossary=glossary, spaced=spaced)
         self._longest = decoding.split_long
         self._lines = lines or Lines()
         self._splitter: Splitter | None = None
@@ -92,27 +167,48 @@ class Parts:
             self._always = self._splits = self._splitter.splits(self._lines.several)
         self._joins = " " if self._splitter.is_spaced(self._lines.target_language) else ""
 
-    def of(self, texts: Sequence[str], *, whole: Sequence[bool] | None = None) -> list[CutLine]:
-        """The parts of each of some texts; those without tokens are left out.
+    def kept_of(self, request: Request) -> KeptLine | None:
+        """What is kept of a line; None if nothing is.
 
-        `whole`: of each text whether its sentences are not cut, however long they are.
+        Raises DataError, which names the request, where the translation also has a prefix.
         """
-        bounds = [self._splitter.bounds(text) if self._splits and self._splitter is not None else [] for text in texts]
-        several = [len(own) > 1 for own in bounds]
-        chosen = [
-            own if many and self._always else [(0, len(text))]
-            for text, own, many in zip(texts, bounds, several, strict=True)
-        ]
-        units = [text[begin:end] for text, own in zip(texts, chosen, strict=True) for begin, end in own]
+        kept = None if self._keep is None else self._keep(request.text)
+        if kept is not None and request.prefix.strip():
+            what = f"{kept.kept[0].text!r}, which is put into the translation afterwards"
+            raise request.error(f"prefix: not allowed together with {what}")
+        return kept
+
+    def of(self, requests: Sequence[Request]) -> dict[int, Source]:
+        """What of the lines is sent through the model, by their places: what has words, of which there are tokens.
+
+        The sentences of a request with required phrases are not cut, however long they are.
+        """
+        read: list[tuple[int, str, KeptLine | None, list[Span]]] = []
+        units: list[str] = []
+        for place, request in enumerate(requests):
+            kept = self.kept_of(request)
+            if not request.text.strip() or (kept is not None and not kept.has_words):
+                continue
+            text = request.text if kept is None else kept.text
+            bounds = self._splitter.bounds(text) if self._splits and self._splitter is not None else []
+            read.append((place, text, kept, bounds))
+            for begin, end in bounds if self._always and len(bounds) > 1 else [(0, len(text))]:
+                units.append(text[begin:end])
         encoded = iter(self._tokenizer.encode_source(units))
-        found = []
-        for place, (text, own, many) in enumerate(zip(texts, chosen, several, strict=True)):
-            ids = [next(encoded) for _ in own]
-            if many and not self._always and 0 < self._lines.longest < len(ids[0]):
-                own = bounds[place]
-                ids = self._tokenizer.encode_source([text[begin:end] for begin, end in own])
-            parts = list(self._parts(text, own, ids, whole=whole is not None and whole[place]))
-            found.append(CutLine(parts, many and len(own) == 1))
+        found = {}
+        for place, text, kept, bounds in read:
+            several = len(bounds) > 1
+            ids = list(islice(encoded, len(bounds) if several and self._always else 1))
+            if several and not self._always and 0 < self._lines.longest < len(ids[0]):
+                ids = self._tokenizer.encode_source([text[begin:end] for begin, end in bounds])
+            elif not (several and self._always):
+                bounds = [(0, len(text))]
+            parts = list(self._parts(text, bounds, ids, whole=bool(requests[place].required)))
+            if kept is not None:
+                parts = _with_kept(parts, kept, self._tokenizer)
+            whole = several and len(bounds) == 1
+            if parts:
+                found[place] = Source(requests[place].text, parts, self._tokenizer, kept, whole)
         return found
 
     def _parts(self, text: str, bounds: Sequence[Span], encoded: Sequence[list[int]], *, whole: bool) -> Iterator[Part]:
@@ -128,7 +224,7 @@ class Parts:
             else:
                 for part in self._cut(own, begin=begin):
                     if part.ids:
-                        yield part._replace(sentence=sentence, space=space)
+                        yield replace(part, sentence=sentence, space=space)
                         space = " "
             sentence += 1
 
@@ -174,113 +270,88 @@ class Parts:
         return [(place + len(text) - len(text.lstrip()), text.strip()) for place, text in texts]
 
 
-@dataclass(frozen=True)
-class SourcePart:
-    """What of a line is translated at once."""
-
-    ids: list[int]
-    """As the model reads them, without the end symbol."""
-    part: Part
-    text: str
-    """The line, or the text that the model reads for it."""
-    tokenizer: Tokenizer
-    known: list[Span] | None = None
-    """Where in the text its tokens are, if that has been found out."""
-    kept: tuple[tuple[int, Kept], ...] = ()
-    """What is kept of it, with its place among all that is kept of the line."""
-
-    @cached_property
-    def spans(self) -> list[Span]:
-        """Where in the text its tokens are."""
-        return self.part.spans(self.tokenizer) if self.known is None else self.known
-
-    @cached_property
-    def units(self) -> SourceUnits:
-        """Its words and marks."""
-        return source_units(self.text, self.spans, self.kept)
-
-
-@dataclass(frozen=True)
-class Source:
-    """A line prepared for translation."""
-
-    line: str
-    parts: list[SourcePart]
-    kept: KeptLine | None = None
-    several: bool = False
-    """See `CutLine.several`."""
-
-    @cached_property
-    def words(self) -> list[Span]:
-        """The words of the line, which white space separates."""
-        return word_spans(self.line)
-
-    def original(self, spans: Sequence[Span]) -> list[Span]:
-        """Spans of the line from spans of the model's input."""
-        return list(spans) if self.kept is None else [self.kept.original(span) for span in spans]
-
-    def space(self, number: int) -> str:
-        """The white space before the translation of a part: what is between the sentences in the line, of which tags
-        and the like have their own places."""
-        part = self.parts[number].part
-        if not number or self.kept is None or part.sentence == self.parts[number - 1].part.sentence:
-            return part.space
-        before = self.parts[number - 1].part
-        begin, end = self.kept.original((before.begin + len(before.text), part.begin))
-        between = self.line[begin:end] if part.begin > before.begin + len(before.text) else ""
-        return "".join(letter for letter in between if letter.isspace()) or ("" if between else part.space)
-
-    @property
-    def unknown(self) -> int:
-        """Tokens that are not in the vocabulary, not counting placeholders."""
-        stand_ins = frozenset[int]() if self.kept is None else self.kept.stand_ins
-        return sum(
-            token == UNK and (part.known is None or part.known[place][0] not in stand_ins)
-            for part in self.parts
-            for place, token in enumerate(part.ids)
-        )
-
-    @property
-    def pieces(self) -> tuple[str, ...]:
-        """Its tokens as the model reads them."""
-        return tuple(name for part in self.parts for name in part.tokenizer.source_tokens([*part.ids, EOS]))
-
-
-def source_of(line: str, cut: CutLine, kept: KeptLine | None, tokenizer: Tokenizer) -> Source:
-    """A line prepared for translation, in its parts."""
-    if kept is None:
-        return Source(line, [SourcePart(part.ids, part, line, tokenizer) for part in cut.parts], several=cut.several)
-    read = [(ids, spans, part) for part in cut.parts for ids, spans in [seen(kept, part, tokenizer)] if ids]
-    begins = [spans[0][0] for _, spans, _ in read]
-    own: list[list[tuple[int, Kept]]] = [[] for _ in read]
-    for place, item in enumerate(kept.kept):
-        own[max(0, bisect_right(begins, item.span[0]) - 1)].append((place, item))
-    found = [
-        SourcePart(ids, part, kept.text, tokenizer, spans, tuple(items))
-        for (ids, spans, part), items in zip(read, own, strict=True)
-    ]
-    return Source(line, found, kept, cut.several)
-
-
-def seen(kept: KeptLine, part: Part, tokenizer: Tokenizer) -> tuple[list[int], list[Span]]:
-    """The ids of a part of `kept.text` with the unknown symbol for each placeholder, and their positions in the text.
+def _with_kept(parts: Iterable[Part], kept: KeptLine, tokenizer: Tokenizer) -> list[Part]:
+    """The parts of `kept.text` as the model reads them: with the unknown symbol for each placeholder.
 
     The model has no expectation about the unknown symbol, and the attention shows its translation.
     """
-    stand_ins = kept.stand_ins
-    ids: list[int] = []
-    spans: list[Span] = []
-    last = -1
-    for token, (begin, end) in zip(part.ids, part.spans(tokenizer), strict=True):
-        inside = next((place for place in range(begin, max(end, begin + 1)) if place in stand_ins), None)
-        if inside is None:
-            ids.append(token)
-            spans.append((begin, end))
-        elif inside != last:
-            # A token of nothing but the space before it is a part of it.
-            if spans and kept.text[slice(*spans[-1])].isspace():
-                del ids[-1], spans[-1]
-            ids.append(UNK)
-            spans.append((inside, inside + 1))
-            last = inside
-    return ids, spans
+    found: list[Part] = []
+    for part in parts:
+        ids: list[int] = []
+        spans: list[Span] = []
+        last = -1
+        for token, (begin, end) in zip(part.ids, part.spans(tokenizer), strict=True):
+            inside = next((place for place in range(begin, max(end, begin + 1)) if place in kept.stand_ins), None)
+            if inside is None:
+                ids.append(token)
+                spans.append((begin, end))
+            elif inside != last:
+                # A token of nothing but the space before it is a part of it.
+                if spans and kept.text[slice(*spans[-1])].isspace():
+                    del ids[-1], spans[-1]
+                ids.append(UNK)
+                spans.append((inside, inside + 1))
+                last = inside
+        if ids:
+            found.append(replace(part, ids=ids, known=spans))
+    begins = [part.spans(tokenizer)[0][0] for part in found]
+    own: list[list[tuple[int, Kept]]] = [[] for _ in found]
+    for place, item in enumerate(kept.kept if found else ()):
+        own[max(0, bisect_right(begins, item.span[0]) - 1)].append((place, item))
+    return [replace(part, kept=tuple(items)) for part, items in zip(found, own, strict=True)]
+
+
+class SourceUnits(NamedTuple):
+    """The units of a part of a source."""
+
+    spans: list[Span]
+    """Where in the text that the model read they are."""
+    kept: dict[int, int]
+    """Kept units: place in `KeptLine.kept` and number of the unit."""
+    tokens: list[int]
+    """The unit of each token."""
+    words: list[bool]
+    """Whether each unit is a word; else it is a mark."""
+
+
+def source_units(text: str, tokens: Sequence[Span], kept: Sequence[tuple[int, Kept]]) -> SourceUnits:
+    """Units of what of `text` the tokens at these places are; `kept` is in it, with its places in the line."""
+    begin, end = min(span[0] for span in tokens), max(span[1] for span in tokens)
+    units: list[Span] = []
+    begins = frozenset(span[0] for span in tokens)
+    places: dict[int, int] = {}
+    for place, item in kept:
+        if item.kind in (Kind.WORD, Kind.TERM):
+            units += units_of(text, begin, item.span[0], begins)
+            places[place] = len(units)
+            units.append(item.span)
+            begin = item.span[1]
+    units += units_of(text, begin, end, begins)
+    if not units:  # a part of a character
+        units.append((begin, end))
+    words = [any(letter.isalnum() for letter in text[slice(*unit)]) for unit in units]
+    return SourceUnits(units, places, places_of(tokens, units), words)
+
+
+def units_of(text: str, begin: int, end: int, begins: Container[int]) -> Iterator[Span]:
+    """Words and marks of a part of a text; in scripts without spaces a token that begins within a word, at one of the
+    places `begins`, begins a unit."""
+    for match in _UNIT.finditer(text, begin, max(begin, end)):
+        first, last = match.span()
+        if _UNSPACED.search(match[0]):
+            for place in range(first + 1, last):
+                beside = text[place - 1 : place + 1]
+                if place in begins and _UNSPACED.search(beside) and is_boundary(beside[0], beside[1]):
+                    yield first, place
+                    first = place
+        yield first, last
+
+
+def places_of(spans: Sequence[Span], words: Sequence[Span]) -> list[int]:
+    """The place in `words` of each span: that of the word where it begins, or of the next; -1 without any words.
+
+    Text after all words belongs to the last one. An empty span belongs to the word that ends exactly there.
+    """
+    ends = [end for _, end in words]
+    found = (bisect_left(ends, end) if begin == end else bisect_right(ends, begin) for begin, end in spans)
+    return [min(place, len(words) - 1) for place in found]

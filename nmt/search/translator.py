@@ -22,14 +22,12 @@ from nmt.search.base import build_search
 from nmt.search.constraints import FREE, Constraints, ConstraintsMaker
 from nmt.search.coverage import check_attention
 from nmt.search.ensemble import as_one, ensemble_mean
-from nmt.search.fusion import Fusion
-from nmt.search.kept import Keeper, KeptLine
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.reading import Reading, read_heads, read_hypotheses
-from nmt.search.ruled import RuledModel, adjustments_of, rules_of
-from nmt.search.shortlist import RestrictedModel
-from nmt.search.source import Parts, Source, source_of
-from nmt.search.texts import Chosen, Texts
+from nmt.search.ruled import Fusion, RuledModel, adjustments_of, fusion_of, rules_of
+from nmt.search.shortlist import RestrictedModel, load_shortlist
+from nmt.search.source import Source, Sources
+from nmt.search.texts import Texts
 from nmt.search.values import (
     WINDOW,
     Details,
@@ -38,14 +36,10 @@ from nmt.search.values import (
     ScoredText,
     Translation,
     as_request,
-    characters_of,
     check_details,
     wants_pieces,
     with_details,
 )
-
-FoundParts = list[list[Hypothesis]]
-"""The hypotheses found for each part of a line, best first."""
 
 AUTO_BATCH_TOKENS = 16384
 """Beyond it, search on a CPU gets no faster."""
@@ -122,7 +116,7 @@ class Translator:
         self._search = build_search(decoding)
         self.hypotheses = self._search.hypotheses(decoding)
         """Hypotheses of a sentence that the search computes at once."""
-        self._limits = batch_limits(decoding, vocabulary=prepared.vocabulary)
+        self._limits = batch_limits(decoding, vocabulary=prepared.models[0].target_vocab_size)
         for key in ("coverage_penalty", "placeholders", "glossary", "replace_unknown"):
             if getattr(decoding, key):
                 check_attention(prepared.models, key=f"decoding.{key}")
@@ -132,11 +126,17 @@ class Translator:
         self._on_batch = on_batch
         self._adjustments, self._rules = adjustments_of(decoding), rules_of(decoding)
         self._constraints = ConstraintsMaker(tokenizer, decoding)
-        self._keeper = Keeper(tokenizer, decoding) if decoding.placeholders or decoding.glossary is not None else None
         self._texts = Texts(tokenizer, self._constraints, replace_unknown=decoding.replace_unknown)
-        self._shortlist = None if decoding.shortlist is None else prepared.shortlist(decoding.shortlist, tokenizer)
-        self._parts = Parts(tokenizer, decoding, lines)
-        self._fusion = fusion if fusion is not None else prepared.fusion(decoding, tokenizer)
+        self._shortlist = None
+        if decoding.shortlist is not None:
+            if decoding.shortlist not in prepared.shortlists:
+                prepared.shortlists[decoding.shortlist] = load_shortlist(decoding.shortlist, tokenizer)
+            self._shortlist = prepared.shortlists[decoding.shortlist]
+        self._sources = Sources(tokenizer, decoding, lines)
+        if fusion is None:
+            place, loaded = self.precision.device, prepared.language_models
+            fusion = fusion_of(decoding, tokenizer, device=place, loaded=loaded)
+        self._fusion = fusion
 
     def calling(
         self, *, before_batch: Callable[[], object] | None, before_step: Callable[[], object] | None
@@ -160,7 +160,7 @@ class Translator:
 
         `details`: see `translate_window`.
         """
-        for window in windows(lines, size=self._window, length=characters_of):
+        for window in windows(lines, size=self._window, length=lambda line: len(as_request(line).text)):
             yield from self.translate_window(window, details=details)
 
     def translate_window(self, lines: Sequence[str | Request], *, details: Details = ()) -> list[Translation]:
@@ -173,54 +173,47 @@ class Translator:
             check_details(details)
         if not {"attention", "heads", "alignment"}.isdisjoint(details):
             check_attention(self.prepared.models, key="the attention of a translation")
-        requests = [as_request(line) for line in lines]
-        wanted = {
-            place: self._constraints.of(request)
-            for place, request in enumerate(requests)
-            if request.prefix or request.required or request.forbidden
-        }
-        sources = self._sources(requests)
+        requests: list[Request] = []
+        wanted: dict[int, Constraints] = {}
+        for place, line in enumerate(lines):
+            request = as_request(line)
+            requests.append(request)
+            if request.prefix or request.required or request.forbidden:
+                wanted[place] = self._constraints.of(request)
+        sources = self._sources.of(requests)
         if wanted:
             found = iter(self._best_found(_flat(sources), self._constraints_of(sources, wanted)))
         else:
             found = iter(self.search(_flat(sources)))
-        usable: dict[int, FoundParts] = {place: [] for place in sources}
+        usable: dict[int, list[list[Hypothesis]]] = {}
+        """What was found for each part of the lines, best first."""
         for place, source in sources.items():
+            usable[place] = []
             for _ in source.parts:
-                # A plugin's search may say by the score alone that a hypothesis is not finite.
-                usable[place].append(
-                    [one for one in next(found) if one.is_finite and (not self._scores or math.isfinite(one.score))]
-                )
-        may_read = details or self._keeper is not None or self._decoding.replace_unknown
+                own = []
+                for one in next(found):
+                    # A plugin's search may say by the score alone that a hypothesis is not finite.
+                    if one.is_finite and (not self._scores or math.isfinite(one.score)):
+                        own.append(one)
+                usable[place].append(own)
+        decoding = self._decoding
+        may_read = details or decoding.placeholders or decoding.glossary is not None or decoding.replace_unknown
         readings = self._readings(sources, usable, details) if may_read else {}
-        return [
-            self._translation(request, sources[place], usable[place], readings.get(place), details)
-            if place in sources
-            else self._untranslated(request, details)
-            for place, request in enumerate(requests)
-        ]
+        translations = []
+        for place, request in enumerate(requests):
+            if place in sources:
+                found_parts, read = usable[place], readings.get(place)
+                translations.append(self._texts.translation(request, sources[place], found_parts, read, details))
+            else:
+                translations.append(self._untranslated(request, details))
+        return translations
 
     def parts(self, lines: Sequence[str | Request]) -> list[list[int]]:
         """The tokens of each part in which each line would be translated."""
-        sources = self._sources([as_request(line) for line in lines])
+        sources = self._sources.of([as_request(line) for line in lines])
         return [
             [len(part.ids) for part in sources[place].parts] if place in sources else [] for place in range(len(lines))
         ]
-
-    def _sources(self, requests: Sequence[Request]) -> dict[int, Source]:
-        """What of the lines is sent through the model, by their places."""
-        filled = {place: request for place, request in enumerate(requests) if request.text.strip()}
-        kept: dict[int, KeptLine] = {}
-        if self._keeper is not None:
-            every = {place: self._keeper.kept_of(request) for place, request in filled.items()}
-            kept = {place: own for place, own in every.items() if own is not None}
-        texts = [kept[place].text if place in kept else request.text for place, request in filled.items()]
-        cut = self._parts.of(texts, whole=[bool(request.required) for request in filled.values()])
-        return {
-            place: source_of(requests[place].text, line, kept.get(place), self._tokenizer)
-            for place, line in zip(filled, cut, strict=True)
-            if line.parts and (place not in kept or kept[place].has_words)
-        }
 
     def _constraints_of(self, sources: Mapping[int, Source], wanted: Mapping[int, Constraints]) -> list[Constraints]:
         """What the parts of the lines keep to, as `_flat` has them; `wanted` is that of each line that asks for any.
@@ -228,32 +221,30 @@ class Translator:
         Of a line in several sentences, each is searched with none of the required phrases and with each of them; a
         phrase then belongs to the sentence whose best score it lowers least.
         """
-        found = {
-            place: [wanted.get(place, FREE).of_part(number) for number, _ in enumerate(source.parts)]
-            for place, source in sources.items()
-        }
-        several = {place: sources[place] for place, own in found.items() if len(own) > 1 and own[0].required}
-        phrases = {place: found[place][0].required for place in several}
-        best: dict[int, list[list[float]]] = {place: [] for place in several}  # [phrases, the first none][parts]
-        for number in range(1 + max(map(len, phrases.values()), default=-1)):
-            now = {place: source for place, source in several.items() if number <= len(phrases[place])}
-            asked = [
-                replace(one, required=phrases[place][number - 1 : number][:number])
-                for place in now
-                for one in found[place]
-            ]
-            scores = iter(self.search(_flat(now), asked))
-            for place, source in now.items():
-                best[place].append([_best_score(next(scores)) for _ in source.parts])
-        for place, (free, *each) in best.items():
-            gains = [
-                [own - max(without, _LOWEST) for own, without in zip(scores, free, strict=True)] for scores in each
-            ]
-            chosen = [max(range(len(free)), key=own.__getitem__) for own in gains]
-            found[place] = [
-                replace(one, required=tuple(p for p, own in zip(phrases[place], chosen, strict=True) if own == number))
-                for number, one in enumerate(found[place])
-            ]
+        found = {}
+        parts: list[list[int]] = []
+        asked: list[Constraints] = []
+        for place, source in sources.items():
+            own = found[place] = [wanted.get(place, FREE).of_part(number) for number, _ in enumerate(source.parts)]
+            if len(own) > 1 and own[0].required:
+                for required in ((), *((phrase,) for phrase in own[0].required)):
+                    parts += _flat({place: source})
+                    asked += [replace(one, required=required) for one in own]
+        scores: list[float] = []
+        for hypotheses in self.search(parts, asked):
+            best = next((one.score for one in hypotheses if one.is_finite), -math.inf)
+            scores.append(0.0 if math.isnan(best) else best)  # where scores are not wanted
+        following = iter(scores)
+        for own in found.values():
+            if len(own) > 1 and (phrases := own[0].required):
+                free = [next(following) for _ in own]
+                owners = []
+                for _ in phrases:
+                    gains = [next(following) - max(without, _LOWEST) for without in free]
+                    owners.append(gains.index(max(gains)))
+                for number, one in enumerate(own):
+                    required = tuple(p for p, owner in zip(phrases, owners, strict=True) if owner == number)
+                    own[number] = replace(one, required=required)
         return [one for own in found.values() for one in own]
 
     def _best_found(
@@ -269,10 +260,15 @@ class Translator:
         second = [(source, one) for source, one in zip(sources, both, strict=True) if one is not None]
         found = self.search([*sources, *(source for source, _ in second)], [*constraints, *(one for _, one in second)])
         others = iter(found[len(sources) :])
-        return [
-            own if one is None else _merged(own, next(others), n_best=self._decoding.n_best)
-            for own, one in zip(found[: len(sources)], both, strict=True)
-        ]
+        merged = []
+        for own, completed in zip(found[: len(sources)], both, strict=True):
+            if completed is not None:
+                known = {tuple(one.ids) for one in own}
+                every = [*own, *(one for one in next(others) if tuple(one.ids) not in known)]
+                usable = sorted((one for one in every if one.is_finite), key=lambda one: one.score, reverse=True)
+                own = usable[: self._decoding.n_best] or own
+            merged.append(own)
+        return merged
 
     def search(
         self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints] | None = None
@@ -280,32 +276,26 @@ class Translator:
         """The n best hypotheses of each source in ids, EOS included, in order; `constraints`: of each source."""
         if constraints is None:
             constraints = [FREE] * len(sources)
-        batches = self._batches(sources, constraints)
+        # One whose limit must grow is alone: a search has one offset for a batch. Those with required phrases are apart
+        # from the others, which have a faster search.
+        batches: list[list[int]] = []
+        kinds: dict[bool, list[int]] = {False: [], True: []}
+        for place, one in enumerate(constraints):
+            if one is not FREE and self._longer(sources[place], one):
+                batches.append([place])
+            else:
+                kinds[bool(one.required)].append(place)
+        tokens, rows = self._limits
+        for places in kinds.values():
+            lengths = [len(sources[place]) for place in places]
+            for batch in batch_lines(lengths, batch_tokens=tokens, copies=self.hypotheses, batch_rows=rows):
+                batches.append([places[i] for i in batch])
         results = []
         with self.precision.autocast():  # once for all batches: it keeps what it has cast until it is left
             for batch in batches:
                 source = pad([sources[place] for place in batch]).to(self.precision.device)
                 results.append(self._search_batch(source, [constraints[place] for place in batch]))
         return restore_order(batches, results)
-
-    def _batches(self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints]) -> list[list[int]]:
-        """Places of the sources in batches.
-
-        One whose limit must grow is alone: a search has one offset for a batch. Those with required phrases are apart
-        from the others, which have a faster search.
-        """
-        tokens, rows = self._limits
-        kinds: dict[bool, list[int]] = {False: [], True: []}
-        alone: list[int] = []
-        for place, one in enumerate(constraints):
-            of_kind = alone if one is not FREE and self._longer(sources[place], one) else kinds[bool(one.required)]
-            of_kind.append(place)
-        batches = [[place] for place in alone]
-        for places in kinds.values():
-            lengths = [len(sources[place]) for place in places]
-            for batch in batch_lines(lengths, batch_tokens=tokens, copies=self.hypotheses, batch_rows=rows):
-                batches.append([places[i] for i in batch])
-        return batches
 
     def _longer(self, source: Sequence[int], constraints: Constraints) -> int:
         """By how many tokens the limit must grow, so that what must be there does not use it up."""
@@ -326,8 +316,9 @@ class Translator:
             further["coverage_penalty"] = decoding.coverage_penalty
         if "decode" in self._search.accepts:
             ids = None if words is None else words.tolist()
-            further["decode"] = lambda found: self._texts.decoded(
-                found if ids is None else [ids[place] for place in found]
+            decode = self._tokenizer.decode_target
+            further["decode"] = lambda found: on_one_line(
+                decode(found if ids is None else [ids[place] for place in found])
             )
         if constraints.count(FREE) < len(constraints):
             rules = [*rules, *self._constraints.rules(constraints, words=words, device=source.device)]
@@ -363,35 +354,29 @@ class Translator:
         return model, model.ids
 
     def _readings(
-        self, sources: Mapping[int, Source], found: Mapping[int, FoundParts], details: Details
+        self, sources: Mapping[int, Source], found: Mapping[int, list[list[Hypothesis]]], details: Details
     ) -> dict[int, list[list[Reading]]]:
         """How the model reads the hypotheses of the lines for which that must be known, part by part."""
-        places = [
-            place for place, source in sources.items() if self._texts.needs_reading(source, found[place], details)
-        ]
-        parts = [[*part.ids, EOS] for place in places for part in sources[place].parts]
-        hypotheses = [own for place in places for own in found[place]]
-        read = iter(self._read(parts, hypotheses, details))
-        return {place: [next(read) for _ in sources[place].parts] for place in places}
-
-    def _read(
-        self, sources: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[Hypothesis]], details: Details
-    ) -> list[list[Reading]]:
-        """How the model reads the hypotheses of each source, end symbol included, in order."""
-        tokens, rows = self._limits
+        places: list[int] = []
+        parts: list[list[int]] = []
+        hypotheses: list[list[Hypothesis]] = []
+        for place, source in sources.items():
+            if self._texts.needs_reading(source, found[place], details):
+                places.append(place)
+                parts += _flat({place: source})
+                hypotheses += found[place]
         lengths = [
-            max(len(source), *(len(one.ids) + 1 for one in own))
-            for source, own in zip(sources, hypotheses, strict=True)
+            max(len(part), *(len(one.ids) + 1 for one in own)) for part, own in zip(parts, hypotheses, strict=True)
         ]
+        tokens, rows = self._limits
         batches = batch_lines(lengths, batch_tokens=tokens, copies=self._decoding.n_best, batch_rows=rows)
+        results = []
         with self.precision.autocast():
-            results = [
-                self._read_batch(
-                    pad([sources[i] for i in batch]).to(self.precision.device), [hypotheses[i] for i in batch], details
-                )
-                for batch in batches
-            ]
-        return restore_order(batches, results)
+            for batch in batches:
+                ids = pad([parts[i] for i in batch]).to(self.precision.device)
+                results.append(self._read_batch(ids, [hypotheses[i] for i in batch], details))
+        read = iter(restore_order(batches, results))
+        return {place: [next(read) for _ in sources[place].parts] for place in places}
 
     @torch.inference_mode()
     def _read_batch(
@@ -422,81 +407,25 @@ class Translator:
 
     def _untranslated(self, request: Request, details: Details) -> Translation:
         """A line that is not sent through the model: empty, or of nothing but placeholders, which stay."""
-        stays = self._keeper is not None and bool(request.text.strip()) and self._keeper.kept_of(request) is not None
+        stays = self._sources.kept_of(request) is not None
         text = on_one_line(request.text) if stays else self._constraints.with_prefix(request, "")
         alignment = tuple((place, place) for place, _ in enumerate(text.split())) if stays else ()
-        pieces = () if wants_pieces(details) else None
-        missing = self._constraints.missing(request, text)
-        return Translation(
-            request.text, [with_details(text, details, alignment)], missing=missing, source_pieces=pieces
-        )
-
-    def _translation(
-        self,
-        request: Request,
-        source: Source,
-        found: FoundParts,
-        readings: Sequence[Sequence[Reading]] | None,
-        details: Details,
-    ) -> Translation:
-        """What became of a line, from what was found for its parts, and read again where that was wanted."""
-        is_finite = all(found)
-        if is_finite:
-            texts = self._joined(request, source, found, readings, details)
-        else:
-            texts = [replace(with_details("", details), score=-math.inf)]
         return Translation(
             request.text,
-            texts,
-            source_tokens=sum(len(part.ids) for part in source.parts),
-            unknown=source.unknown,
-            parts=len(source.parts),
-            sentences=len({part.part.sentence for part in source.parts}),
-            several=source.several,
-            longest_part=max(len(part.ids) for part in source.parts),
-            has_ended=all(part[0].has_ended for part in found if part),
-            is_finite=is_finite,
-            missing=self._constraints.missing(request, texts[0].text) if request.required else 0,
-            source_pieces=source.pieces if details and wants_pieces(details) else None,
+            [with_details(ScoredText(text, 0.0, alignment=alignment), details)],
+            missing=self._constraints.missing(request, text),
+            source_pieces=() if wants_pieces(details) else None,
         )
-
-    def _joined(
-        self,
-        request: Request,
-        source: Source,
-        found: FoundParts,
-        readings: Sequence[Sequence[Reading]] | None,
-        details: Details,
-    ) -> list[ScoredText]:
-        """The translations of a line, best first, from those of its parts."""
-        texts = []
-        for rank in range(max(map(len, found))):
-            chosen = []
-            for place, (part, own) in enumerate(zip(source.parts, found, strict=True)):
-                i = min(rank, len(own) - 1)
-                chosen.append(Chosen(part, own[i], None if readings is None else readings[place][i]))
-            texts.append(self._texts.scored(source, chosen, request=request, details=details))
-        return texts
 
 
 def _flat(sources: Mapping[int, Source]) -> list[list[int]]:
     """The parts of some lines as a search takes them."""
-    return [[*part.ids, EOS] for source in sources.values() for part in source.parts]
-
-
-def _merged(first: Sequence[Hypothesis], second: Sequence[Hypothesis], *, n_best: int) -> list[Hypothesis]:
-    """The best of two searches, each once."""
-    known = {tuple(one.ids) for one in first}
-    both = [*first, *(one for one in second if tuple(one.ids) not in known)]
-    usable = [one for one in both if one.is_finite]
-    return sorted(usable, key=lambda one: one.score, reverse=True)[:n_best] or [*first]
+    parts = []
+    for source in sources.values():
+        for part in source.parts:
+            parts.append([*part.ids, EOS])
+    return parts
 
 
 _LOWEST = -1e9
 """A score below that of any translation with a finite probability."""
-
-
-def _best_score(found: Sequence[Hypothesis]) -> float:
-    """-infinity where there is none, or none of finite probability; 0 where scores are not wanted."""
-    best = next((one for one in found if one.is_finite), None)
-    return -math.inf if best is None else 0.0 if math.isnan(best.score) else best.score

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError, DataError, refused
 from nmt.light import results
-
-if TYPE_CHECKING:
-    pass
 
 WINDOW = 2000
 """Lines read, sorted by length and translated together; this bounds the memory for input of any length."""
@@ -72,36 +70,36 @@ def as_request(line: str | Request) -> Request:
     return Request(text=line) if isinstance(line, str) else line
 
 
-def characters_of(line: str | Request) -> int:
-    """Length of a line's text."""
-    return len(as_request(line).text)
-
-
 Alignment = tuple[tuple[int, int], ...]
 """Pairs of a source word and a target word, both counted from 0, as Pharaoh's format has them; by target words."""
 
 Detail = Literal["tokens", "scores", "entropies", "attention", "heads", "alignment"]
 """What a translation can have besides its text and score."""
 Details = Collection[Detail]
-DETAILS: Final[tuple[Detail, ...]] = ("tokens", "scores", "entropies", "attention", "heads", "alignment")
-
 
 ScoredText = results.Hypothesis
 """One translation in text. The attention of its parts, and of their heads, are tensors where torch computes."""
 
+_FIELDS: Final[Mapping[Detail, str]] = MappingProxyType(
+    {
+        "tokens": "tokens",
+        "scores": "token_scores",
+        "entropies": "token_entropies",
+        "attention": "attention_of_parts",
+        "heads": "heads_of_parts",
+        "alignment": "alignment",
+    }
+)
+DETAILS: Final[tuple[Detail, ...]] = tuple(_FIELDS)
 
-def with_details(text: str, details: Details, alignment: Alignment = ()) -> ScoredText:
-    """A translation that no model has made, with the details that were asked for."""
-    return ScoredText(
-        text,
-        0.0,
-        () if "tokens" in details else None,
-        () if "scores" in details else None,
-        () if "attention" in details else None,
-        alignment if "alignment" in details else None,
-        token_entropies=() if "entropies" in details else None,
-        heads_of_parts=() if "heads" in details else None,
-    )
+
+def with_details(found: ScoredText, details: Details) -> ScoredText:
+    """A translation with those of its details that were asked for; empty ones where no model has made it."""
+    fields: dict[str, Any] = {}
+    for detail, name in _FIELDS.items():
+        value = getattr(found, name)
+        fields[name] = None if detail not in details else () if value is None else value
+    return replace(found, **fields)
 
 
 def check_details(details: Details) -> None:
@@ -163,19 +161,19 @@ class Translation:
 
     def result(self, longest: int) -> results.Result:
         """The same for users, with its notes; `longest`: tokens of the longest source in the training of all models."""
-        notes = (
-            (SPLIT, self.parts > self.sentences),
-            (SEVERAL, self.several),
-            (NOT_FINITE, not self.is_finite),
-            (AT_LIMIT, not self.has_ended),
-            (LONGER, self.longest_part > longest),
-            (MISSING, self.missing > 0),
-        )
+        notes = {
+            SPLIT: self.parts > self.sentences,
+            SEVERAL: self.several,
+            NOT_FINITE: not self.is_finite,
+            AT_LIMIT: not self.has_ended,
+            LONGER: self.longest_part > longest,
+            MISSING: self.missing > 0,
+        }
         return results.Result(
             self.source,
             self.hypotheses,
             self.source_tokens,
             self.unknown,
             self.source_pieces,
-            tuple(name for name, is_so in notes if is_so),
+            tuple(filter(notes.get, notes)),
         )

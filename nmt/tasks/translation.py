@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,8 @@ from nmt.interop.facts import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import TASKS
-from nmt.search.fusion import Fusion, fusion_of, load_language_model
 from nmt.search.kept import load_glossary
+from nmt.search.ruled import fusion_of
 from nmt.search.shortlist import load_shortlist
 from nmt.search.translator import Translator
 from nmt.search.values import Translation as Translated
@@ -262,7 +261,7 @@ def build_samples(config: Config, data: PreparedData, *, device: torch.device) -
         device=device,
         every=every,
         sentences=config.training.sample_sentences,
-        fusion=build_fusion(data.tokenizer, config.decoding, device=device),
+        fusion=fusion_of(config.decoding, data.tokenizer, device=device),
     )
 
 
@@ -281,18 +280,13 @@ def build_translate(
         load_shortlist(decoding.shortlist, tokenizer)  # what cannot work shows before the first update
     if decoding.glossary is not None:
         load_glossary(decoding.glossary)
-    fusion = build_fusion(tokenizer, decoding, device=device)
+    fusion = fusion_of(decoding, tokenizer, device=device)  # loaded once for all validations
 
     def translate(model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translated]:
         translator = Translator(model, tokenizer, decoding, device=device, window=WINDOW, fusion=fusion, lines=trained)
         yield from translator.translations(lines)
 
     return translate
-
-
-def build_fusion(tokenizer: Tokenizer, decoding: DecodingConfig, *, device: torch.device) -> Fusion | None:
-    """The language model that joins the search, loaded once for all validations."""
-    return fusion_of(decoding, partial(load_language_model, tokenizer=tokenizer, device=device))
 
 
 def largest_batch(corpus: Pairs, sampler: BatchSampler) -> tuple[Pairs, Rows]:

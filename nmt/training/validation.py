@@ -25,7 +25,7 @@ from nmt.evaluation import Metric
 from nmt.light.counts import Noted
 from nmt.models.base import Seq2Seq
 from nmt.search import Translation
-from nmt.search.fusion import Fusion
+from nmt.search.ruled import Fusion
 from nmt.search.translator import Translator
 from nmt.training.distributed import World, interleave
 from nmt.training.state import random_state, set_random_state

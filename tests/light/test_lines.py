@@ -20,7 +20,8 @@ from nmt.light import Translator
 from nmt.light.binding import Results
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.search.source import Parts
+from nmt.search import Request
+from nmt.search.source import Sources
 from nmt.search.translator import Translator as TorchTranslator
 from tests.interop.engine_models import content_of, section
 from tests.light.engine_files import library
@@ -58,8 +59,8 @@ class Made:
         (ids,) = [[]] if not line.strip() else self.tokenizer.encode_source([line])
         if len(ids) <= longest:
             return [ids] if ids else []
-        (found,) = Parts(self.tokenizer, DecodingConfig(split="none", split_long=longest), Lines()).of([line])
-        return [part.ids for part in found.parts]
+        found = Sources(self.tokenizer, DecodingConfig(split="none", split_long=longest), Lines()).of([Request(line)])
+        return [part.ids for source in found.values() for part in source.parts]
 
     def found(self, lines: list[bytes], **options: Any) -> Results:
         """What the engine makes of lines as bytes; greedily without scores where the beam is 1."""

@@ -9,20 +9,10 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
-from nmt.ops.matrices.best_words import best_words
+from nmt.ops.matrices.best_words import BestWords, best_words
 from nmt.registry import SEARCHES
 from nmt.search import Hypothesis, beam_search
-from nmt.search.beam import (
-    Beam,
-    Candidates,
-    advance,
-    are_done,
-    candidates_of,
-    choice_of,
-    empty_beam,
-    last_tokens,
-    rows_of,
-)
+from nmt.search.beam import Beam, advance, are_done, choice_of, empty_beam, rows_of
 from tests.search.naive import cut, exhaustive, strip, zero_beam_search
 from tests.search.table_model import EOS, PAD, UNK, TableModel, random_sources
 
@@ -208,32 +198,31 @@ class TestSteps:
     def logits(self) -> Tensor:
         return torch.log(torch.tensor([[0.1, 0.1, 0.4, 0.3, 0.1], [0.1, 0.05, 0.2, 0.05, 0.6]], dtype=torch.float64))
 
-    def candidates(self, beam: Beam, t: int) -> Candidates:
-        choice = choice_of(beam, t, pad_allowed=False)
-        logits = self.logits().repeat_interleave(choice.hypotheses, dim=0)
-        return candidates_of(best_words(logits, choice), beam, t)
+    def best(self, beam: Beam, t: int) -> BestWords:
+        choice = choice_of(beam, t)
+        return best_words(self.logits().repeat_interleave(choice.hypotheses, dim=0), choice)
 
     def test_empty_beam(self) -> None:
         beam = empty_beam(self.source, beam_size=2, max_length_offset=4)
         assert beam.limits.tolist() == [7, 6]
         assert beam.log_probs.tolist() == [[0.0, -math.inf], [0.0, -math.inf]]
-        assert last_tokens(beam, joint=True) is None
 
     def test_the_first_candidates_do_not_end(self) -> None:
         beam = empty_beam(self.source, beam_size=2, max_length_offset=4)
-        candidates = self.candidates(beam, 0)
-        assert candidates.ids[:, :, -1].tolist() == [[3, 1, 4, EOS], [4, 1, 3, EOS]]
-        assert candidates.log_probs[0, :3].exp().tolist() == pytest.approx([0.3, 0.1, 0.1])
-        assert candidates.log_probs[0, 3].item() == pytest.approx(-1e8, rel=1e-6)
+        best = self.best(beam, 0)
+        assert best.words.tolist() == [[3, 1, 4, EOS], [4, 1, 3, EOS]]
+        assert best.values[0, :3].exp().tolist() == pytest.approx([0.3, 0.1, 0.1])
+        assert best.values[0, 3].item() == pytest.approx(-1e8, rel=1e-6)
 
     def test_finished_candidates_move_over(self) -> None:
         beam = empty_beam(self.source, beam_size=2, max_length_offset=4)
-        beam, _ = advance(beam, self.candidates(beam, 0), penalty=1.0)
-        candidates = self.candidates(beam, 1)
-        assert candidates.ids[0].tolist() == [[3, EOS], [3, 3], [1, EOS], [3, 1]]
-        after, beams = advance(beam, candidates, penalty=2.0)
+        beam, _ = advance(beam, self.best(beam, 0), 0, alpha=1.0)
+        best = self.best(beam, 1)
+        assert best.words[0].tolist() == [EOS, 3, EOS, 1] and best.hypotheses[0].tolist() == [0, 0, 1, 0]
+        after, beams = advance(beam, best, 1, alpha=1.0)
+        penalty = (5 + 2) / 6
         assert after.finished_ids[0].tolist() == [[3, EOS], [1, EOS]]
-        assert after.finished_scores[0].tolist() == pytest.approx([math.log(0.12) / 2, math.log(0.04) / 2])
+        assert after.finished_scores[0].tolist() == pytest.approx([math.log(0.12) / penalty, math.log(0.04) / penalty])
         assert after.ids[0].tolist() == [[3, 3], [3, 1]]
         assert beams[0].tolist() == [0, 0]
         assert rows_of(beams).tolist()[:2] == [0, 0]
@@ -241,10 +230,10 @@ class TestSteps:
 
     def test_all_end_at_the_limit(self) -> None:
         beam = empty_beam(self.source, beam_size=2, max_length_offset=0)
-        beam, _ = advance(beam, self.candidates(beam, 0), penalty=1.0)
-        candidates = self.candidates(beam, 2)
-        assert candidates.finished.tolist()[1] == [True] * 4
-        assert not all(candidates.finished.tolist()[0])
+        beam, _ = advance(beam, self.best(beam, 0), 0, alpha=1.0)
+        beam, _ = advance(beam, self.best(beam, 2), 2, alpha=1.0)
+        assert beam.log_probs[1].tolist() == [-math.inf] * 2 and min(beam.finished_scores[1].tolist()) > -math.inf
+        assert beam.log_probs[0, 0].item() > -math.inf
 
     def test_stopping(self) -> None:
         beam = empty_beam(self.source, beam_size=2, max_length_offset=4)._replace(

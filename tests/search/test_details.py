@@ -17,9 +17,9 @@ from nmt.models.graphed import GraphedModel
 from nmt.models.record import record
 from nmt.search import Translator
 from nmt.search.ensemble import Ensemble
-from nmt.search.placing import alignment_of
 from nmt.search.reading import read_heads, read_hypotheses, tokens_of
 from nmt.search.shortlist import BatchWords, RestrictedModel
+from nmt.search.texts import alignment_of
 from nmt.search.values import DETAILS, Hypothesis, ScoredText, penalty_of
 from tests.models.test_seq2seq import make
 from tests.tiny_run import make_run

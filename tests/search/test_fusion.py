@@ -19,8 +19,7 @@ from nmt.language_models.model import LanguageModel
 from nmt.search import Hypothesis, Request, RuledModel, Translator, beam_search, greedy_search, sample_search
 from nmt.search.base import build_search
 from nmt.search.ensemble import Ensemble
-from nmt.search.fusion import Fusion
-from nmt.search.ruled import RuledState
+from nmt.search.ruled import Fusion, RuledState
 from nmt.search.sample import SampleOptions
 from nmt.search.shortlist import BatchWords, RestrictedModel
 from tests.search.table_model import EOS, PAD, TableModel, random_sources

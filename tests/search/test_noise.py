@@ -16,8 +16,8 @@ from nmt.errors import ConfigError
 from nmt.ops.matrices.best_words import Choice
 from nmt.search import Hypothesis, RuledModel, beam_search, build_search
 from nmt.search.ensemble import Ensemble
-from nmt.search.noisy import GumbelNoise, keys_of, uniform, uniform64
 from nmt.search.ruled import MinimumLength, Step, Temperature
+from nmt.search.sample import GumbelNoise, keys_of, uniform, uniform64
 from tests.search.naive import cut, strip, zero_beam_search
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
 from tests.search.test_ensemble import NumpyEnsemble, Table
@@ -37,14 +37,14 @@ def search(
 def test_noise_temperature_softmax_in_zeros_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """l + g, divided by T, normalised; g = -ln(-ln(u + 1e-8) + 1e-8); by hand, with numbers that are given."""
     given = torch.rand(2, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    monkeypatch.setattr("nmt.search.noisy.uniform", lambda keys, words: given.clone())
+    monkeypatch.setattr("nmt.search.sample.uniform", lambda keys, words: given.clone())
     model = TableModel(1, vocabulary=5)
     source = torch.tensor([[3, EOS], [4, EOS]])
     logits = model.step(None, model.start(source))[0].numpy()
     noisy = (logits - np.log(-np.log(given.numpy() + 1e-8) + 1e-8)) / 0.7
     expected = noisy - np.log(np.exp(noisy).sum(1, keepdims=True))
     keys = keys_of(source, seed=1)
-    ruled = RuledModel(model).adjusted(GumbelNoise(keys)).adjusted(Temperature(0.7)).ruled(MinimumLength(1))
+    ruled = RuledModel(model, rules=[MinimumLength(1)]).adjusted(GumbelNoise(keys)).adjusted(Temperature(0.7))
     log_probs, _ = ruled.step(None, ruled.start(source))
     expected[:, EOS] = -math.inf  # after normalisation
     assert log_probs.numpy() == pytest.approx(expected, abs=1e-12)
@@ -54,7 +54,7 @@ def test_noise_temperature_softmax_in_zeros_order(monkeypatch: pytest.MonkeyPatc
 
 def test_an_ensemble_has_its_noise_after_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     given = torch.rand(1, 5, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    monkeypatch.setattr("nmt.search.noisy.uniform", lambda keys, words: given.clone())
+    monkeypatch.setattr("nmt.search.sample.uniform", lambda keys, words: given.clone())
     tables = [Table(seed, vocabulary=5) for seed in range(2)]
     source = torch.tensor([[3, EOS]])
     mean = NumpyEnsemble(tables).next_logits([3, EOS], [None]).numpy()

@@ -10,7 +10,8 @@ import torch
 from nmt.data.matching import Matcher
 from nmt.data.tokenizer import word_spans
 from nmt.search.kept import KeptLine, keep
-from nmt.search.placing import Placer, pieces_of, source_units, written
+from nmt.search.source import source_units
+from nmt.search.texts import Placer, pieces_of, written
 
 
 def placed(line: str, translation: str, sources: str, glossary: dict[str, str] | None = None) -> str:

@@ -17,7 +17,7 @@ from nmt.data import EOS, UNK
 from nmt.errors import ConfigError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.search import Hypothesis, Request, Translator
-from nmt.search.placeholders import count_placeholders
+from nmt.search.kept import count_placeholders
 from tests.tiny_run import make_run
 
 

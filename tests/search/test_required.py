@@ -16,7 +16,7 @@ from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.errors import DataError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.search import Request, Translation, Translator
-from nmt.search.required import joining
+from nmt.search.constraints import joining
 from nmt.search.shortlist import Shortlist
 from tests.tiny_run import make_run
 

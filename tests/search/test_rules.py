@@ -11,8 +11,9 @@ import torch
 
 from nmt.ops.matrices.best_words import Choice
 from nmt.search import Hypothesis, RuledModel, beam_search, greedy_search
+from nmt.search.constraints import ForcedPrefix
 from nmt.search.ensemble import Ensemble
-from nmt.search.ruled import ForcedPrefix, MinimumLength, NoRepeatedNgrams, RepeatPenalty, Rule
+from nmt.search.ruled import MinimumLength, NoRepeatedNgrams, RepeatPenalty, Rule
 from nmt.search.shortlist import BatchWords, RestrictedModel
 from tests.search.naive import cut, log_probabilities, strip
 from tests.search.table_model import EOS, PAD, TableModel, random_sources

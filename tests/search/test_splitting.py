@@ -14,8 +14,8 @@ from nmt.config import DecodingConfig
 from nmt.data import EOS, text
 from nmt.data.sentences import Lines
 from nmt.interop.model_dir import LoadedModel, load_model
-from nmt.search import Hypothesis, Translator
-from nmt.search.source import Part, Parts
+from nmt.search import Hypothesis, Request, Translator
+from nmt.search.source import Part, Sources
 from tests.tiny_run import make_run
 
 
@@ -31,8 +31,8 @@ def translator(loaded: LoadedModel, **changes: object) -> Translator:
 
 def parts_of(line: str, tokenizer: object, *, longest: int) -> list[Part]:
     decoding = DecodingConfig(split="none", split_long=longest)
-    (found,) = Parts(tokenizer, decoding, Lines("en", "de")).of([line])  # type: ignore[arg-type]
-    return found.parts
+    found = Sources(tokenizer, decoding, Lines("en", "de")).of([Request(line)])  # type: ignore[arg-type]
+    return [part for source in found.values() for part in source.parts]
 
 
 def texts(loaded: LoadedModel, line: str, longest: int) -> list[str]:

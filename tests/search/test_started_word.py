@@ -12,8 +12,16 @@ import torch
 from nmt.config.schema import DecodingConfig
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.search import Request, RuledModel, Translator, beam_search
-from nmt.search.constraints import ConstraintsMaker, ForbiddenPhrases, Phrases, SpelledWords, Spellings, StartedWord
-from nmt.search.ruled import ForcedPrefix, MinimumLength
+from nmt.search.constraints import (
+    ConstraintsMaker,
+    ForbiddenPhrases,
+    ForcedPrefix,
+    Phrases,
+    SpelledWords,
+    Spellings,
+    StartedWord,
+)
+from nmt.search.ruled import MinimumLength
 from tests.search.table_model import EOS, TableModel
 from tests.search.test_rules import all_of
 from tests.tiny_run import make_run, subwords, words
