@@ -263,8 +263,9 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
     # Imported late, so that mistakes in the options are reported without loading torch.
     from nmt.cli.opened import open_models
     from nmt.cli.output import output_stream
-    from nmt.cli.progress import LinesBar, Totals
+    from nmt.cli.progress import LinesBar
     from nmt.data.text import windows
+    from nmt.light.counts import Counts
     from nmt.search.values import WINDOW
 
     inputs = [name for text in _inputs(arguments) for name in text]
@@ -278,18 +279,19 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
             arguments, device=arguments.device, place=arguments.device, scores=True, on_batch=bar.batch
         )
         start = time.perf_counter()
-        lines, totals = [], Totals(models.longest)
+        lines, counts = [], Counts(arguments.errors, split_long="decoding.split_long")
+        counts.longest = models.longest
         with bar:
             bar.window(len(source))
             for window in windows(source, size=WINDOW):
                 for result in models.translate(window, ()):
                     lines.append(result.text)
-                    totals.add(result)
+                    counts.add(result.source_tokens, result.unknown, result.notes)
         seconds = time.perf_counter() - start
         if output is not None:
             output.write("".join(line + "\n" for line in lines).encode())
-    say("nmt-eval", totals.summary(seconds, models=len(arguments.models)))
-    return lines, models, totals.exit_code
+    say("nmt-eval", counts.summary(seconds, models=len(arguments.models)))
+    return lines, models, counts.exit_code
 
 
 main = main_of(build_parser, evaluate)

@@ -1,26 +1,16 @@
-"""What is stated while lines are translated, by a bar on a terminal, and afterwards: no problem stays unreported."""
+"""A bar on a terminal while lines are translated."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from nmt.cli.common import EXIT_FAILURE
 from nmt.cli.lines import line_count
-from nmt.data.text import Undecodable
-from nmt.errors import counted
-from nmt.light.counts import Noted
-from nmt.search.values import AT_LIMIT, LONGER, MISSING, NOT_FINITE, SEVERAL, SPLIT
 from nmt.system import USUAL_COLUMNS, columns
 
 if TYPE_CHECKING:
-    from nmt.interop.facts import LongestSource
-    from nmt.light.results import Result
+    pass
 
 _KNOWN = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
 _UNKNOWN = "{desc}: {n_fmt} lines [{elapsed}, {rate_noinv_fmt}]"
@@ -63,9 +53,7 @@ class LinesBar:
         )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is None:
             return
         with contextlib.suppress(OSError):  # the terminal has been closed
@@ -102,61 +90,3 @@ def bar_for(
     is_typed = path is None and sys.stdin.isatty()
     shown = wanted and sys.stderr.isatty() and not is_typed and not output.isatty()
     return LinesBar(line_count(path) if shown else None, shown=shown, processes=processes, doing=doing)
-
-
-SEVERAL_HELP = "--split sentences translates each by itself"
-
-
-@dataclass
-class Totals:
-    """Counts of lines and tokens; problem lines are noted by their numbers, from 1."""
-
-    longest: LongestSource
-    undecodable: Undecodable = field(default_factory=Undecodable)
-    """The rule by which the lines were read."""
-    lines: int = 0
-    empty: int = 0
-    tokens: int = 0
-    unknown: int = 0
-    noted: dict[str, Noted] = field(default_factory=lambda: defaultdict(Noted))
-    """The lines of each note of `nmt.light.results.Result`."""
-
-    def add(self, result: Result) -> Sequence[str]:
-        """Count one line; return its problems, in the words of `--format jsonl`."""
-        self.lines += 1
-        self.empty += result.source_tokens == 0
-        self.tokens += result.source_tokens
-        self.unknown += result.unknown
-        for name in result.notes:
-            self.noted[name].add(self.lines)
-        return ["not_utf8", *result.notes] if self.undecodable.had(self.lines) else result.notes
-
-    def summary(self, seconds: float, *, models: int = 1) -> str:
-        """One line for people."""
-        text = f"{counted(self.lines, 'line')} in {seconds:.1f} s ({self.lines / max(seconds, 1e-9):.1f} a second)"
-        if models > 1:
-            text += f" by {models} models"
-        if self.empty:
-            text += f"; {self.empty:,} empty"
-        if self.unknown:
-            text += f"; {self.unknown / self.tokens:.2%} of the source tokens are not in the vocabulary"
-        return "; ".join([text, *self.problems()])
-
-    def problems(self) -> list[str]:
-        """The problems, with the numbers of the first lines that have them."""
-        verb = "has" if self.noted[NOT_FINITE].count == 1 else "have"
-        said = (
-            (NOT_FINITE, f"{verb} no translation with a finite score"),
-            (MISSING, "without all required phrases"),
-            (AT_LIMIT, "stopped at the length limit"),
-            (LONGER, f"longer than {self.longest}"),
-            (SPLIT, "translated in parts (decoding.split_long)"),
-            (SEVERAL, f"of several sentences translated as a whole ({SEVERAL_HELP})"),
-        )
-        found = [self.noted[name].said(what) for name, what in said if self.noted[name]]
-        return [*found, self.undecodable.summary()] if self.undecodable.noted else found
-
-    @property
-    def exit_code(self) -> int:
-        """1 if a line has no translation."""
-        return EXIT_FAILURE if self.noted[NOT_FINITE] else 0

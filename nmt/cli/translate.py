@@ -119,9 +119,10 @@ def _translate(arguments: argparse.Namespace, world: World | None) -> int:
     from nmt.cli.lines import HINT, input_windows, prompt_for
     from nmt.cli.opened import open_models
     from nmt.cli.output import check_reader, opened_writer
-    from nmt.cli.progress import Totals, bar_for
+    from nmt.cli.progress import bar_for
     from nmt.cli.requests import RequestReader
     from nmt.data.text import Undecodable
+    from nmt.light.counts import Counts
     from nmt.search.values import WINDOW
 
     if arguments.details and arguments.format != "jsonl":
@@ -147,7 +148,7 @@ def _translate(arguments: argparse.Namespace, world: World | None) -> int:
         if is_main and not arguments.quiet:
             log(message)
 
-    undecodable = Undecodable(arguments.errors)
+    undecodable, counts = Undecodable(arguments.errors), Counts(arguments.errors, split_long="decoding.split_long")
     with opened_writer(arguments, inputs=(path or "/dev/stdin", *beside), is_main=is_main) as writer:
         reader = RequestReader(
             path or "standard input",
@@ -169,7 +170,7 @@ def _translate(arguments: argparse.Namespace, world: World | None) -> int:
         translated = opened.translate
         if world is not None:
             translated = partial(translate_across_processes, opened.translate, world=world)
-        totals = Totals(opened.longest, undecodable)
+        counts.longest = opened.longest
         tell(opened.described)
         prompt = prompt_for(path, opened.languages[0])
         if prompt is not None:
@@ -180,16 +181,18 @@ def _translate(arguments: argparse.Namespace, world: World | None) -> int:
             for window in windows:
                 bar.window(len(window))
                 for result in translated(reader.requests(window), writer.details):
-                    number, notes = totals.lines, totals.add(result)
+                    number = counts.lines
+                    notes = [*(["not_utf8"] if undecodable.had(number + 1) else ()), *result.notes]
+                    counts.add(result.source_tokens, result.unknown, notes)
                     writer.write(number, result, n_best=opened.n_best, notes=notes)
                 writer.flush()
         reader.finish()
     is_silent = arguments.quiet or prompt is not None  # its time is that of typing
-    if is_main and (totals.problems() or not is_silent):
-        log(totals.summary(time.perf_counter() - start, models=len(arguments.models)))
+    if is_main and (counts.problems() or not is_silent):
+        log(counts.summary(time.perf_counter() - start, models=len(arguments.models)))
     for problem in reader.problems() if is_main else ():
         log(problem)
-    return totals.exit_code
+    return counts.exit_code
 
 
 main = main_of(build_parser, translate)

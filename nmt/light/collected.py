@@ -11,9 +11,9 @@ from itertools import accumulate
 from typing import Final
 
 from .binding import Model, Results
+from .counts import UNK, notes_of
 from .results import Hypothesis, Result
 
-UNK: Final = 1
 EOS: Final = 2
 _WORD: Final = "▁"
 _SPACE: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2581\ufeff\ufffd]")
@@ -23,12 +23,7 @@ _BYTE: Final = re.compile("<0x([0-9A-F]{2})>")
 
 def collected(model: Model, found: Results, place: int, line: str, details: Sequence[str]) -> Result:
     """The result of `line`, which is at `place`; `details` as in `Translator.translate`."""
-    parts = found.parts(place)
-    sources = [found.source_ids(place, part) for part in range(parts)]
-    notes = ["split"] if parts > found.sentences(place) else []
-    notes += ["several_sentences"] if found.has_several(place) else []
-    notes += [] if found.is_finite(place) else ["no_finite_translation"]
-    notes += ["length_limit"] if found.was_cut(place) else []
+    sources = [found.source_ids(place, part) for part in range(found.parts(place))]
     wants_pieces = not {"tokens", "attention"}.isdisjoint(details)
     return Result(
         line,
@@ -36,7 +31,7 @@ def collected(model: Model, found: Results, place: int, line: str, details: Sequ
         source_tokens=sum(len(source) - 1 for source in sources),
         unknown=sum(source.count(UNK) for source in sources),
         source_pieces=tuple(_pieces(model, sources, target=False)) if wants_pieces else None,
-        notes=tuple(notes),
+        notes=tuple(notes_of(found, place)),
     )
 
 

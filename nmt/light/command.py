@@ -240,7 +240,7 @@ def _run(arguments: argparse.Namespace) -> int:
     source = None if arguments.input in (None, "-") else arguments.input
     target = None if arguments.output in (None, "-") else arguments.output
     translator, options = _opened(arguments)
-    counts, start = Counts(arguments.errors), time.perf_counter()
+    counts, start = Counts(arguments.errors, split_long="--split-long"), time.perf_counter()
     aligned = arguments.alignment
     if aligned and is_one_file(target or STDOUT, aligned):
         raise UsageError(f"--alignment {aligned}: is also the output; choose another file")
@@ -259,7 +259,7 @@ def _run(arguments: argparse.Namespace) -> int:
             first, begun = counts.lines, time.monotonic()
             found = translator.found(lines, **options)
             pace.add(len(lines), time.monotonic() - begun)
-            notes = counts.add(found, odd, translator)
+            notes = counts.add_found(found, odd, translator)
             results = _results(arguments, translator, found, lines)
             if alignment is not None:
                 alignment.write("".join(map(as_pharaoh, results)).encode())
@@ -268,7 +268,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 raise EngineError(problem)
     if counts.problems() or not arguments.quiet:
         _say(counts.summary(time.perf_counter() - start))
-    return 1 if counts.not_finite.count else 0
+    return counts.exit_code
 
 
 def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:

@@ -40,46 +40,54 @@ class Noted:
 
 
 class Counts:
-    """Counts of lines and tokens; `policy` is that of `--errors`."""
+    """Counts of translated lines, of their tokens, and of their notes in the words of `--format jsonl`.
 
-    def __init__(self, policy: str) -> None:
+    `policy` is that of `--errors`; `split_long`: by what lines are translated in parts, for people.
+    """
+
+    def __init__(self, policy: str, *, split_long: str) -> None:
         self.lines = self.empty = self.tokens = self.unknown = 0
-        self.not_finite, self.at_limit, self.longer, self.split, self.several, self.not_utf8 = (
-            Noted() for _ in range(6)
-        )
+        self.noted: dict[str, Noted] = {}
+        self.longest: tuple[int, bool] | None = None
+        """Tokens of the longest source in training, and whether it is known or only the limit of its length."""
         self._fate = {"replace": "such bytes replaced by U+FFFD", "empty": "read as empty"}.get(policy)
-        self._longest: tuple[int, bool] | None = None
+        self._split_long = split_long
 
-    def add(self, found: Results, not_utf8: Iterable[int], translator: Translator) -> list[list[str]]:
-        """Count more results; return the notes of each line, in the words of `--format jsonl`."""
-        if self._longest is None:
-            self._longest = longest_source(cards_of(translator)) or (_ANY_LENGTH, False)
-        odd = set(not_utf8)
-        return [self._add(found, line, is_odd=self.lines + 1 in odd) for line in range(found.count)]
-
-    def _add(self, found: Results, line: int, *, is_odd: bool) -> list[str]:
+    def add(self, tokens: int, unknown: int, notes: Iterable[str]) -> None:
+        """Count a line."""
         self.lines += 1
-        parts = [found.source_ids(line, part) for part in range(found.parts(line))]
-        self.empty += not parts
-        self.tokens += sum(map(len, parts)) - len(parts)
-        self.unknown += sum(part.count(UNK) for part in parts)
-        longest = max(map(len, parts), default=1) - 1
-        notes = (
-            ("not_utf8", self.not_utf8, is_odd),
-            ("split", self.split, len(parts) > found.sentences(line)),
-            ("several_sentences", self.several, found.has_several(line)),
-            ("no_finite_translation", self.not_finite, not found.is_finite(line)),
-            ("length_limit", self.at_limit, found.was_cut(line)),
-            ("longer_than_training", self.longer, self._longest is not None and longest > self._longest[0]),
-        )
-        for _, noted, is_so in notes:
-            if is_so:
-                noted.add(self.lines)
-        return [name for name, _, is_so in notes if is_so]
+        self.empty += not tokens
+        self.tokens += tokens
+        self.unknown += unknown
+        for name in notes:
+            self.noted.setdefault(name, Noted()).add(self.lines)
 
-    def summary(self, seconds: float) -> str:
+    def add_found(self, found: Results, not_utf8: Iterable[int], translator: Translator) -> list[list[str]]:
+        """Count lines that the engine has translated; return the notes of each."""
+        if self.longest is None:
+            self.longest = longest_source(cards_of(translator)) or (_ANY_LENGTH, False)
+        odd = set(not_utf8)
+        every = []
+        for line in range(found.count):
+            parts = [found.source_ids(line, part) for part in range(found.parts(line))]
+            notes = ["not_utf8"] if self.lines + 1 in odd else []
+            notes += notes_of(found, line)
+            longest = max(map(len, parts), default=1) - 1
+            notes += ["longer_than_training"] if longest > self.longest[0] else []
+            self.add(sum(map(len, parts)) - len(parts), sum(part.count(UNK) for part in parts), notes)
+            every.append(notes)
+        return every
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a line has no translation."""
+        return int("no_finite_translation" in self.noted)
+
+    def summary(self, seconds: float, *, models: int = 1) -> str:
         """One line for people."""
         text = f"{counted(self.lines, 'line')} in {seconds:.1f} s ({self.lines / max(seconds, 1e-9):.1f} a second)"
+        if models > 1:
+            text += f" by {models} models"
         if self.empty:
             text += f"; {self.empty:,} empty"
         if self.unknown:
@@ -88,19 +96,32 @@ class Counts:
 
     def problems(self) -> list[str]:
         """The problems, with the numbers of the first lines that have them."""
-        said = (
-            (self.not_finite, f"{'has' if self.not_finite.count == 1 else 'have'} no translation with a finite score"),
-            (self.at_limit, "stopped at the length limit"),
-            (self.longer, f"longer than {self._training()}"),
-            (self.split, "translated in parts (--split-long)"),
-            (self.several, "of several sentences translated as a whole (--split sentences translates each by itself)"),
-            (self.not_utf8, f"not UTF-8, {self._fate}"),
-        )
-        return [noted.said(what) for noted, what in said if noted]
+        failed = self.noted.get("no_finite_translation")
+        verb = "has" if failed and failed.count == 1 else "have"
+        tokens, is_known = self.longest or (0, False)
+        training = f"{'any in training' if is_known else 'training allowed'} ({counted(tokens, 'token')})"
+        said = {
+            "no_finite_translation": f"{verb} no translation with a finite score",
+            "required_missing": "without all required phrases",
+            "length_limit": "stopped at the length limit",
+            "longer_than_training": f"longer than {training}",
+            "split": f"translated in parts ({self._split_long})",
+            "several_sentences": "of several sentences translated as a whole (--split sentences translates each by "
+            "itself)",
+            "not_utf8": f"not UTF-8, {self._fate}",
+        }
+        return [self.noted[name].said(what) for name, what in said.items() if name in self.noted]
 
-    def _training(self) -> str:
-        tokens, is_known = self._longest or (0, False)
-        return f"{'any in training' if is_known else 'training allowed'} ({counted(tokens, 'token')})"
+
+def notes_of(found: Results, line: int) -> list[str]:
+    """What the engine notes about a line."""
+    notes = (
+        ("split", found.parts(line) > found.sentences(line)),
+        ("several_sentences", found.has_several(line)),
+        ("no_finite_translation", not found.is_finite(line)),
+        ("length_limit", found.was_cut(line)),
+    )
+    return [name for name, is_so in notes if is_so]
 
 
 def counted(number: int, noun: str) -> str:
