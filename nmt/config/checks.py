@@ -140,7 +140,8 @@ def _model_problems(config: Config) -> Iterator[Problem]:
             usual, _ = check_options(member, {}, key="")
             model = dataclasses.replace(model, architecture_options=dataclasses.asdict(usual) if usual else {})
         yield from (Problem(f"model.{key}", message) for key, message in member.check(model))
-    if model.tie_embeddings == "all" and not config.data.tokenizer_options.get("joint", True):
+    tokens = config.data.tokenizer_options
+    if model.tie_embeddings == "all" and not (tokens.get("joint", True) or tokens.get("same_ids")):
         yield Problem("model.tie_embeddings", "'all' needs data.tokenizer_options.joint: true")
     if model.layer_norm_scale != NO_SCALE and not model.layer_norm:
         yield Problem("model.layer_norm_scale", "has no effect without model.layer_norm: true")

@@ -42,6 +42,8 @@ def component_options(member: Any, options: Mapping[str, Any], *, key: str = "op
 def check_options(member: Any, options: Mapping[str, Any], *, key: str) -> tuple[Any, list[Problem]]:
     """Return the options (None if they are wrong) and the problems."""
     kind = _options_of(member)
+    if hasattr(kind, "completed"):  # by one of them that stands for several
+        options = kind.completed(options)
     names = [field.name for field in dataclasses.fields(kind)]
     try:
         checked = _checked(kind)(**options)

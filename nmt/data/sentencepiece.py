@@ -71,6 +71,8 @@ class SentencePieceOptions:
     """SentencePiece model to use instead of training one; with `joint` it serves both languages."""
     target_model: FilePath | None = None
     """The same for the target language; only without `joint`."""
+    same_ids: bool = False
+    """Whether both models have the same pieces with the same ids, so that `model.tie_embeddings` may be `all`."""
     bpe_dropout: float = 0.0
     """For `bpe`: probability of skipping each possible merge when training text is split again in each epoch (Provilkov
     et al., ACL 2020); usually 0.1, or 0.6 if words are not separated by spaces; 0 is off. Text in translation and
@@ -148,6 +150,12 @@ class SentencePieceTokenizer(Tokenizer):
         self._target = self._source if source == target else sentencepiece.SentencePieceProcessor(model_proto=target)
         self.source_size = self._source.get_piece_size()
         self.target_size = self._target.get_piece_size()
+        if options.same_ids:
+            mine, theirs = (model.id_to_piece(list(range(len(model)))) for model in (self._source, self._target))
+            if mine != theirs:
+                raise ConfigError(
+                    "data.tokenizer_options.same_ids: the two models have not the same pieces by their ids"
+                )
 
     # One thread: parallelism is by processes, and small batches would only pay for threads.
     def encode_source(self, lines: Sequence[str]) -> list[list[int]]:

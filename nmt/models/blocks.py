@@ -1,10 +1,10 @@
-"""The parts of the architecture `transformer`: pre-norm residual blocks whose words a unit or attention mixes."""
+"""The parts of the architecture `transformer`: residual blocks whose words a unit or attention mixes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -13,30 +13,39 @@ from torch import Tensor, nn
 from nmt.models.attention import PADDING_PENALTY, AttentionMemory, padding_penalty, split_heads
 from nmt.models.decoder import Decoder, Memories, States, Weights
 from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput, MakeCell
-from nmt.models.parts import Dropout, InitialStates, Linear, Readout
+from nmt.models.parts import Dropout, Embeddings, InitialStates, Linear, Readout, Tying
 from nmt.ops.attention import dot_attention
 from nmt.ops.recurrence import at_least_fp32, product_type
 
-if TYPE_CHECKING:
-    pass
+Activation = Literal["relu", "gated", "swish", "gelu"]
 
-Activation = Literal["relu", "gated"]
+ACTIVATIONS: Final[Mapping[Activation, Callable[[Tensor], Tensor]]] = {"relu": F.relu, "swish": F.silu, "gelu": F.gelu}
+"""What is applied to each value of the inner layer; `gated` also multiplies."""
 
-Norm = Literal["layer", "rms"]
+Sinusoids = Literal["marian", "vaswani"]
 
-EPSILON = 1e-6
+
+class Norm(NamedTuple):
+    """How the parts of blocks are normalised."""
+
+    kind: Literal["layer", "rms"] = "layer"
+    epsilon: float = 1e-6
+    after: bool = False
+    """The sum of a part and its input instead of its input."""
 
 
 class BlockNorm(nn.Module):
-    """Layer norm (Ba et al., 2016), or RMS norm: scale * x / sqrt(mean(x^2) + 1e-6) (Zhang and Sennrich, NeurIPS 2019).
+    """Layer norm (Ba et al., 2016), or RMS norm: scale * x / sqrt(mean(x^2) + epsilon).
 
-    Over the last axis, in at least fp32. Scales start from 1, whatever `model.layer_norm_scale` is.
+    RMS norm is that of Zhang and Sennrich (NeurIPS 2019). Over the last axis, in at least fp32. Scales start from 1,
+    whatever `model.layer_norm_scale` is.
     """
 
-    def __init__(self, size: int, kind: Norm) -> None:
+    def __init__(self, size: int, norm: Norm) -> None:
         super().__init__()
+        self.norm = norm
         self.scale = nn.Parameter(torch.ones(size))
-        self.offset = nn.Parameter(torch.zeros(size)) if kind == "layer" else None
+        self.offset = nn.Parameter(torch.zeros(size)) if norm.kind == "layer" else None
 
     def reset_parameters(self, init_range: float) -> None:
         """Scale 1, offset 0, whatever the initializer."""
@@ -48,14 +57,23 @@ class BlockNorm(nn.Module):
         """Normalise x [..., size]."""
         x = x.to(torch.promote_types(self.scale.dtype, torch.float32))
         if self.offset is not None:
-            return F.layer_norm(x, self.scale.shape, self.scale, self.offset, EPSILON)
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON) * self.scale
+            return F.layer_norm(x, self.scale.shape, self.scale, self.offset, self.norm.epsilon)
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.norm.epsilon) * self.scale
+
+    def before(self, x: Tensor) -> Tensor:
+        """What a part of a block reads of x."""
+        return x if self.norm.after else self(x)
+
+    def after(self, x: Tensor) -> Tensor:
+        """What follows of x, the sum of a part and its input."""
+        return self(x) if self.norm.after else x
 
 
 class FeedForward(nn.Module):
-    """x + dropout(W_2 dropout(f(W_1 norm(x) + b_1)) + b_2).
+    """x + dropout(W_2 dropout(f(W_1 norm(x) + b_1)) + b_2), or the norm of the whole.
 
-    f is relu, or with `gated` silu(a) * b of the two halves of a product twice as wide (SwiGLU; Shazeer, 2020).
+    f is relu, swish (silu), gelu (of the normal distribution), or with `gated` silu(a) * b of the two halves of a
+    product twice as wide (SwiGLU; Shazeer, 2020).
     """
 
     def __init__(
@@ -63,21 +81,21 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.norm = BlockNorm(size, norm)
-        self.gated = activation == "gated"
-        self.up = Linear([size], width * (2 if self.gated else 1))
+        self.activation = activation
+        self.up = Linear([size], width * (2 if activation == "gated" else 1))
         self.down = Linear([width], size)
         self.dropout = Dropout(dropout)
         self.residual_dropout = Dropout(residual_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., size] -> the same shape."""
-        inner = self.up(self.norm(x))
-        if self.gated:
+        inner = self.up(self.norm.before(x))
+        if self.activation == "gated":
             gate, inner = inner.chunk(2, -1)
             inner = F.silu(gate) * inner
         else:
-            inner = F.relu(inner)
-        return x + self.residual_dropout(self.down(self.dropout(inner)))
+            inner = ACTIVATIONS[self.activation](inner)
+        return self.norm.after(x + self.residual_dropout(self.down(self.dropout(inner))))
 
 
 BASE = 10_000.0
@@ -184,10 +202,11 @@ class SourceAttention(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Attention of the words of one side to each other, with rotary positions."""
+    """Attention of the words of one side to each other, with rotary positions or none."""
 
-    def __init__(self, size: int, *, heads: int, dropout: float) -> None:
+    def __init__(self, size: int, *, heads: int, dropout: float, rotary: bool) -> None:
         super().__init__()
+        self.rotary = rotary
         self.inputs = Linear([size], 3 * size)
         self.attention = DotAttention(heads, dropout)
         self.out = Linear([size], size)
@@ -196,7 +215,7 @@ class SelfAttention(nn.Module):
         """x [B, T, size]; each word sees those where mask [B, T] is true or, without a mask, those up to itself."""
         positions = torch.arange(x.size(1), device=x.device)
         query, keys, values = self._heads_of(x)
-        query, keys = rotate(query, positions), rotate(keys, positions)
+        query, keys = self._placed(query, positions), self._placed(keys, positions)
         penalty = None if mask is None else padding_penalty(mask, like=x)
         return self.out(self.attention(query, keys, values, penalty=penalty, causal=mask is None).found)
 
@@ -204,9 +223,12 @@ class SelfAttention(nn.Module):
         """The next word x [N, size] of N rows, which sees those kept and itself."""
         query, keys, values = self._heads_of(x.unsqueeze(1))  # [N, G, 1, D]
         position = kept.position(like=x)
-        kept = kept.with_word(rotate(keys, position), values)
-        found, _ = self.attention(rotate(query, position), kept.keys, kept.values, penalty=kept.penalty)
+        kept = kept.with_word(self._placed(keys, position), values)
+        found, _ = self.attention(self._placed(query, position), kept.keys, kept.values, penalty=kept.penalty)
         return self.out(found.squeeze(1)), kept
+
+    def _placed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return rotate(x, positions) if self.rotary else x
 
     def _heads_of(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         products = self.inputs(x).to(product_type(x))
@@ -297,12 +319,12 @@ class Mixing(nn.Module):
 
 
 class UnitMixing(Mixing):
-    """A recurrent unit and a linear map of what it puts out."""
+    """A recurrent unit and, unless what it puts out is taken as it is, a linear map of that."""
 
-    def __init__(self, make_cell: MakeCell, size: int) -> None:
+    def __init__(self, make_cell: MakeCell, size: int, *, projection: bool) -> None:
         super().__init__()
         self.cell = make_cell(size)
-        self.out = Linear([self.cell.hidden_size], size)
+        self.out = Linear([self.cell.hidden_size], size) if projection else nn.Identity()
         self.state_size = self.cell.state_size
 
     def unpack_state(self, packed: Tensor) -> Any:
@@ -310,7 +332,7 @@ class UnitMixing(Mixing):
 
     def sequence(self, x: Tensor, state: Any, mask: Tensor) -> Tensor:
         outputs, _ = self.cell.for_batch(x).layer(x, state, mask)
-        return self.out(outputs)
+        return cast("Tensor", self.out(outputs))
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         state = self.cell.search_step(self.cell.project(x), state)
@@ -322,9 +344,9 @@ class AttentionMixing(Mixing):
 
     state_size = 0
 
-    def __init__(self, size: int, *, heads: int, dropout: float) -> None:
+    def __init__(self, size: int, *, heads: int, dropout: float, rotary: bool) -> None:
         super().__init__()
-        self.attention = SelfAttention(size, heads=heads, dropout=dropout)
+        self.attention = SelfAttention(size, heads=heads, dropout=dropout, rotary=rotary)
         self.head_size = size // heads
 
     def unpack_state(self, packed: Tensor) -> KeptWords:
@@ -359,41 +381,63 @@ START: Final = 0.3
 """Deviation of the vector that target sentences start with."""
 
 
-class Words(nn.Module):
-    """Embeddings times sqrt(size), of which in training some words are zero as a whole."""
+def slowest(size: int, kind: Sinusoids) -> int:
+    """The place whose sinusoid would have the rate 1/10000."""
+    return size // 2 - (kind == "marian")
 
-    def __init__(self, size: int, dropout: float) -> None:
+
+def sinusoids(positions: Tensor, size: int, kind: Sinusoids) -> Tensor:
+    """Sines, then cosines, of positions [...] times rates that fall from 1 to 1/10000: [..., size], in fp32 at least.
+
+    The rate of place k is 10000^(-k/(n - 1)), n = size / 2, as in Marian, or 10000^(-k/n) as in Vaswani et al. (2017).
+    """
+    places = torch.arange(size // 2, device=positions.device, dtype=torch.promote_types(positions.dtype, torch.float32))
+    angles = positions.unsqueeze(-1) * torch.exp(places * (-math.log(BASE) / slowest(size, kind)))
+    return torch.cat([angles.sin(), angles.cos()], -1)
+
+
+class Words(nn.Module):
+    """Embeddings times sqrt(size), of which in training some words are zero as a whole, and what tells their places.
+
+    `start`: a learned vector is added, which is all there is at the start of a sentence, as a norm of zeros would have
+    a gradient of 1 / sqrt(epsilon). `sinusoids`: those of the positions are added.
+    """
+
+    def __init__(self, size: int, dropout: float, *, start: bool = False, sinusoids: Sinusoids | None = None) -> None:
         super().__init__()
         self.scale = math.sqrt(size)
         self.dropout = Dropout(dropout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [..., size] -> the same shape."""
-        if self.training and self.dropout.p:
-            x = x * self.dropout(x.new_ones(*x.shape[:-1], 1))
-        return x * self.scale
-
-
-class TargetWords(Words):
-    """The same plus a learned vector, which is all there is at the start of a sentence.
-
-    A norm of zeros, which a model gives as the word before the first, would have a gradient of 1 / sqrt(epsilon).
-    """
-
-    def __init__(self, size: int, dropout: float) -> None:
-        super().__init__(size, dropout)
-        self.start = nn.Parameter(torch.empty(size))
+        self.start = nn.Parameter(torch.empty(size)) if start else None
+        self.sinusoids = sinusoids
 
     def reset_parameters(self, init_range: float) -> None:
         """Normal, with a deviation below that of the words, which is 1."""
-        nn.init.normal_(self.start, std=START)
+        if self.start is not None:
+            nn.init.normal_(self.start, std=START)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) + self.start
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """x [..., size] -> the same shape. `positions` [T], by default 0 to T - 1, or [N] for one word of each row."""
+        if self.training and self.dropout.p:
+            x = x * self.dropout(x.new_ones(*x.shape[:-1], 1))
+        x = x * self.scale
+        if self.start is not None:
+            x = x + self.start
+        if self.sinusoids is None:
+            return x
+        if positions is None:
+            positions = torch.arange(x.size(1), device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
+        return x + sinusoids(positions, x.size(-1), self.sinusoids).to(x.dtype)
+
+
+class WordCount(NamedTuple):
+    """The state of decoders that add sinusoids: how many words each of N rows has read."""
+
+    words: Tensor
+    """[N, 1]"""
 
 
 class EncoderBlock(nn.Module):
-    """x + dropout(mixing(norm(x))), then the feed-forward layer."""
+    """x + dropout(mixing(norm(x))), or the norm of the whole, then the feed-forward layer."""
 
     def __init__(
         self, mixing: BothWays | SelfAttention, feed_forward: FeedForward, *, size: int, norm: Norm, dropout: float
@@ -406,18 +450,18 @@ class EncoderBlock(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """x [B, S, size], mask [B, S]."""
-        x = x + self.dropout(self.mixing(self.norm(x), mask))
+        x = self.norm.after(x + self.dropout(self.mixing(self.norm.before(x), mask)))
         return cast("Tensor", self.feed_forward(x))
 
 
 class BlockEncoder(Encoder):
-    """Blocks, and a norm of their sum."""
+    """Blocks and, unless each of them ends with a norm, one of their sum."""
 
-    def __init__(self, blocks: Sequence[EncoderBlock], *, size: int, norm: Norm, word_dropout: float) -> None:
+    def __init__(self, blocks: Sequence[EncoderBlock], *, words: Words, size: int, norm: Norm) -> None:
         super().__init__()
-        self.words = Words(size, word_dropout)
+        self.words = words
         self.blocks = nn.ModuleList(blocks)
-        self.norm = BlockNorm(size, norm)
+        self.norm = nn.Identity() if norm.after else BlockNorm(size, norm)
         self.output_size = self.last_size = size
 
     def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
@@ -428,7 +472,8 @@ class BlockEncoder(Encoder):
 
 
 class DecoderBlock(nn.Module):
-    """x + dropout(mixing(norm(x))), then the same with attention to the source, then the feed-forward layer."""
+    """x + dropout(mixing(norm(x))), or the norm of the whole, then the same with attention to the source, then the
+    feed-forward layer."""
 
     def __init__(
         self,
@@ -453,39 +498,42 @@ class DecoderBlock(nn.Module):
         self, x: Tensor, memory: AttentionMemory, state: Any, mask: Tensor, *, weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Whole sentences x [B, T, size], and the attention weights [B, G, T, S] where they are asked for."""
-        x = x + self.dropout(self.mixing.sequence(self.norm(x), state, mask))
-        found, chosen = self.attention(self.query_norm(x), memory, weights=weights)
+        x = self.norm.after(x + self.dropout(self.mixing.sequence(self.norm.before(x), state, mask)))
+        found, chosen = self.attention(self.query_norm.before(x), memory, weights=weights)
         return self._fed(x + self.attention_dropout(found)), chosen
 
     def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> tuple[Tensor, Any, Tensor]:
         """The next word x [N, size] of N rows, the state after it, and the weights [B, G, K, S]."""
-        mixed, state = self.mixing.step(self.norm(x), state)
-        x = x + self.dropout(mixed)
-        rows = self.query_norm(x).unflatten(0, (memory.keys.size(0), -1))  # [B, K, size]
+        mixed, state = self.mixing.step(self.norm.before(x), state)
+        x = self.norm.after(x + self.dropout(mixed))
+        rows = self.query_norm.before(x).unflatten(0, (memory.keys.size(0), -1))  # [B, K, size]
         found, chosen = self.attention.step(rows, memory)
         return self._fed(x + self.attention_dropout(found.flatten(0, 1))), state, chosen
 
     def _fed(self, x: Tensor) -> Tensor:
+        x = self.query_norm.after(x)
         return x if self.feed_forward is None else cast("Tensor", self.feed_forward(x))
 
 
 class BlockDecoder(Decoder):
     """Blocks over the words so far; the readout takes their sum."""
 
-    def __init__(self, blocks: Sequence[DecoderBlock], *, size: int, word_dropout: float) -> None:
+    def __init__(self, blocks: Sequence[DecoderBlock], *, words: Words) -> None:
         nn.Module.__init__(self)
-        self.words = TargetWords(size, word_dropout)
+        self.words = words
         self.blocks = cast("Sequence[DecoderBlock]", nn.ModuleList(blocks))
 
     @property
     def state_sizes(self) -> list[int]:
-        return [block.mixing.state_size for block in self.blocks]
+        return [*([] if self.words.sinusoids is None else [1]), *(block.mixing.state_size for block in self.blocks)]
 
     def prepare(self, memory: Tensor, mask: Tensor) -> Memories:
         return tuple(block.attention.prepare(memory, mask) for block in self.blocks)
 
     def unpack_states(self, packed: Sequence[Tensor]) -> States:
-        return tuple(block.mixing.unpack_state(part) for block, part in zip(self.blocks, packed, strict=True))
+        counts, own = self._parted(packed)
+        own = tuple(block.mixing.unpack_state(part) for block, part in zip(self.blocks, own, strict=True))
+        return (*map(WordCount, counts), *own)
 
     def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Tensor, ...]:
         return (self._sequence(x, memories, states, mask, weights=False)[0],)
@@ -499,7 +547,10 @@ class BlockDecoder(Decoder):
     def attending_step(
         self, x: Tensor, memories: Memories, states: States
     ) -> tuple[tuple[Tensor, ...], States, Weights]:
-        x, after, weights = self.words(x), [], []
+        counts, states = self._parted(states)
+        x = self.words(x, counts[0].words.squeeze(1) if counts else None)
+        after: list[Any] = [WordCount(count.words + 1) for count in counts]
+        weights = []
         for block, memory, state in self._layers_with(memories, states):
             x, new, chosen = block.step(x, memory, state)
             after.append(new)
@@ -514,10 +565,15 @@ class BlockDecoder(Decoder):
         self, x: Tensor, memories: Memories, states: States, mask: Tensor, *, weights: bool
     ) -> tuple[Tensor, list[Tensor]]:
         x, found = self.words(x), []
-        for block, memory, state in self._layers_with(memories, states):
+        for block, memory, state in self._layers_with(memories, self._parted(states)[1]):
             x, chosen = block.sequence(x, memory, state, mask, weights=weights)
             found += [] if chosen is None else [chosen]
         return x, found
+
+    def _parted(self, states: Sequence[Any]) -> tuple[States, States]:
+        """The count of words, if there is one, and the states of the blocks."""
+        counts = 0 if self.words.sinusoids is None else 1
+        return tuple(states[:counts]), tuple(states[counts:])
 
     def _layers_with(self, memories: Memories, states: States) -> Iterator[tuple[DecoderBlock, AttentionMemory, Any]]:
         for block, memory, state in zip(self.blocks, memories, states, strict=True):
@@ -546,12 +602,41 @@ class ZeroStates(InitialStates):
         return [last.new_zeros(len(last), size, dtype=dtype) for size in self.state_sizes]
 
 
-class NormReadout(Readout):
-    """The norm of the sum of the decoder's blocks."""
+BIAS_COLUMNS: Final = 8
+"""Columns of the output layer that hold its bias: products are slower with odd widths, and with 8 bits a row that has
+one large value is less exact."""
 
-    def __init__(self, size: int, norm: Norm) -> None:
+
+class NormReadout(Readout):
+    """The norm of the sum of the decoder's blocks, or that sum; with an output bias, ones for its columns behind it."""
+
+    def __init__(self, size: int, norm: Norm, *, output_bias: bool) -> None:
         super().__init__()
-        self.norm = BlockNorm(size, norm)
+        self.norm = nn.Identity() if norm.after else BlockNorm(size, norm)
+        self.ones = BIAS_COLUMNS if output_bias else 0
 
     def forward(self, *pieces: Tensor) -> Tensor:
-        return cast("Tensor", self.norm(pieces[0]))
+        x = cast("Tensor", self.norm(pieces[0]))
+        return F.pad(x, (0, self.ones), value=1.0) if self.ones else x
+
+
+class BlockEmbeddings(Embeddings):
+    """Embeddings with a bias of the output layer, or without the vector that is added to all of them."""
+
+    def __init__(
+        self, source_vocab_size: int, target_vocab_size: int, *, size: int, tie: Tying, bias: bool, output_bias: bool
+    ) -> None:
+        super().__init__(source_vocab_size, target_vocab_size, size=size, tie=tie)
+        if not bias:
+            del self.bias
+            self.register_buffer("bias", torch.zeros(size), persistent=False)
+        self.output_bias = nn.Parameter(torch.zeros(target_vocab_size)) if output_bias else None
+
+    @property
+    def softmax_table(self) -> Tensor:
+        """[V_target, E], with an output bias [V_target, E + BIAS_COLUMNS]"""
+        table = self.target_table if self.softmax is None else self.softmax
+        if self.output_bias is None or table.size(1) > self.bias.numel():  # `use_softmax_table` has given all columns
+            return table
+        columns = (self.output_bias / BIAS_COLUMNS).unsqueeze(1).expand(-1, BIAS_COLUMNS)
+        return torch.cat([table, columns.to(table.dtype)], 1)

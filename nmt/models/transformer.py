@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from torch import nn
 
@@ -14,6 +14,7 @@ from nmt.models.blocks import (
     Activation,
     AttentionMixing,
     BlockDecoder,
+    BlockEmbeddings,
     BlockEncoder,
     BothWays,
     DecoderBlock,
@@ -23,12 +24,13 @@ from nmt.models.blocks import (
     Norm,
     NormReadout,
     SelfAttention,
+    Sinusoids,
     SourceAttention,
     UnitMixing,
+    Words,
     ZeroStates,
 )
 from nmt.models.build import cell_maker, check_dropouts, check_recurrent_dropout, within
-from nmt.models.parts import Embeddings
 from nmt.registry import INITIALIZERS, MODELS
 from nmt.units import SIDES, describe_units, unit_of
 
@@ -43,13 +45,16 @@ Number = TypeVar("Number", int, float)
 class TransformerOptions:
     """Options of the architecture `transformer`. The width of its blocks is `model.embedding_size`."""
 
+    form: Literal["marian", "opus_mt"] | None = None
+    """Other defaults for the options below, those of other systems: `marian`, students as Firefox has them (an encoder
+    of self-attention, a decoder of `cell: ssru`), or `opus_mt`, the Transformer of OPUS-MT. What is given counts."""
     encoder_layers: int = 3
     """Blocks of the encoder."""
     decoder_layers: int = 2
     """Blocks of the decoder; each attends to the source."""
     encoder_mixing: Literal["unit", "attention"] = "unit"
     """What mixes the words of the source: `unit`, the recurrent unit in both directions, or `attention`, multi-head
-    self-attention with rotary positions."""
+    self-attention."""
     decoder_mixing: Literal["unit", "attention"] = "unit"
     """The same for the words of the target; each block reads the words before."""
     encoder_unit_size: int | None = None
@@ -61,12 +66,32 @@ class TransformerOptions:
     decoder_feed_forward: int | None = None
     """Width of the feed-forward layers of the decoder; `null`: twice `embedding_size`. 0: no such layers, as in fast
     students."""
+    decoder_projection: bool = True
+    """Whether a linear map follows the recurrent unit of the decoder; without one it is as wide as `embedding_size`."""
     feed_forward: Activation = "relu"
-    """What a feed-forward layer computes: `relu`, or `gated` (SwiGLU, a third matrix)."""
+    """What a feed-forward layer computes: `relu`, `swish` (x times its sigmoid), `gelu` (with the normal distribution),
+    or `gated` (SwiGLU, a third matrix)."""
     heads: int = 4
     """Heads of every attention; they share `embedding_size`."""
-    norm: Norm = "layer"
-    """What normalises the inputs of each part of a block: `layer` norm, or `rms` norm (no mean, no offset)."""
+    positions: Literal["rotary", "sinusoidal", "none"] = "rotary"
+    """What tells the places of words: `rotary`, queries and keys of self-attention are turned; `sinusoidal`, sines and
+    cosines are added to the embeddings; or `none`, where units tell the order."""
+    sinusoids: Sinusoids = "vaswani"
+    """The rates of sinusoidal positions: 10000^(-k/n), n = `embedding_size` / 2, as in the paper of `vaswani`, or with
+    n - 1 as in `marian`."""
+    norm: Literal["layer", "rms"] = "layer"
+    """What normalises each part of a block: `layer` norm, or `rms` norm (no mean, no offset)."""
+    norm_position: Literal["before", "after"] = "before"
+    """Whether the input of each part is normalised, and the sum at the end; or, `after`, the sum of a part and its
+    input."""
+    norm_epsilon: float = 1e-6
+    """What is added to variances before the square root."""
+    start_vector: bool = True
+    """Whether a learned vector is added to all words of the target, and is the first input of the decoder alone."""
+    embedding_bias: bool = True
+    """Whether a learned vector is added to all embeddings."""
+    output_bias: bool = False
+    """Whether the output layer has a bias."""
     residual_dropout: float | None = None
     """Dropout of what is added to the sum of each block; `null`: `model.dropout`."""
     feed_forward_dropout: float | None = None
@@ -84,7 +109,39 @@ class TransformerOptions:
         for name in ("encoder_unit_size", "decoder_unit_size", "encoder_feed_forward", "heads"):
             within(name, getattr(self, name), 1, WIDEST)
         within("decoder_feed_forward", self.decoder_feed_forward, 0, WIDEST)
+        if not 0 < self.norm_epsilon <= 1:
+            raise ValueError(f"norm_epsilon: {self.norm_epsilon} must be above 0 and at most 1")
         check_dropouts(self)
+
+    @classmethod
+    def completed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The options with what their form has; `nmt.config` calls it before it checks them."""
+        form = given.get("form")
+        return {**FORMS.get(form, {}), **given} if isinstance(form, str) else given
+
+
+_OTHERS: Final = {
+    "encoder_mixing": "attention",
+    "decoder_projection": False,
+    "heads": 8,
+    "positions": "sinusoidal",
+    "norm_position": "after",
+    "start_vector": False,
+    "embedding_bias": False,
+    "output_bias": True,
+}
+FORMS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "marian": {**_OTHERS, "encoder_layers": 6, "sinusoids": "marian"},
+    "opus_mt": {
+        **_OTHERS,
+        "encoder_layers": 6,
+        "decoder_layers": 6,
+        "decoder_mixing": "attention",
+        "norm_epsilon": 1e-5,
+        "feed_forward": "swish",
+    },
+}
+"""What models of other systems have, where `architecture_options` do not say otherwise."""
 
 
 _ELSEWHERE = {
@@ -108,9 +165,23 @@ def problems_of(config: ModelConfig) -> Iterator[tuple[str, str]]:
         if given != getattr(default, "default", default):
             yield key, f"{given!r} has no effect with 'transformer': {instead}"
     options, width = TransformerOptions(**config.architecture_options), config.embedding_size
+    mixings = (options.encoder_mixing, options.decoder_mixing)
+    if options.positions == "sinusoidal" and (width % 2 or width < 4):
+        yield "architecture_options.positions", f"sinusoids need an even embedding_size of at least 4, not {width}"
+    if options.positions == "none" and "attention" in mixings:
+        yield "architecture_options.positions", "'none' leaves self-attention without the order of words"
+    if (
+        not options.decoder_projection
+        and options.decoder_mixing == "unit"
+        and (options.decoder_unit_size or width) != width
+    ):
+        yield (
+            "architecture_options.decoder_unit_size",
+            f"without decoder_projection it must be embedding_size ({width})",
+        )
     if width % options.heads:
         yield "architecture_options.heads", f"{options.heads} must divide embedding_size ({width})"
-    elif "attention" in (options.encoder_mixing, options.decoder_mixing) and width // options.heads % 2:
+    elif options.positions == "rotary" and "attention" in mixings and width // options.heads % 2:
         message = f"{options.heads} heads of embedding_size ({width}) have an odd width; rotary positions need pairs"
         yield "architecture_options.heads", message
     for side, mixing in (("encoder", options.encoder_mixing), ("decoder", options.decoder_mixing)):
@@ -123,11 +194,11 @@ def problems_of(config: ModelConfig) -> Iterator[tuple[str, str]]:
 
 @MODELS.register("transformer")
 class Transformer(Seq2Seq):
-    """Pre-norm residual blocks of a recurrent unit or self-attention, dot-product attention, and feed-forward layers.
+    """Residual blocks of a recurrent unit or self-attention, dot-product attention, and feed-forward layers.
 
-    With attention in encoder and decoder it is the Transformer of Vaswani et al. (NIPS 2017) with norms before each
-    part (Xiong et al., ICML 2020) and rotary positions. With units there is no attention inside the recurrence, so
-    training is parallel over time except for the scan.
+    With attention in encoder and decoder it is the Transformer of Vaswani et al. (NIPS 2017), by default with norms
+    before each part (Xiong et al., ICML 2020) and rotary positions. With units there is no attention inside the
+    recurrence, so training is parallel over time except for the scan.
     """
 
     Options = TransformerOptions
@@ -171,22 +242,29 @@ class Transformer(Seq2Seq):
     def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Transformer:
         """Build the model that the section `model` describes, freshly initialised."""
         options, size = TransformerOptions(**config.architecture_options), config.embedding_size
+        places = options.sinusoids if options.positions == "sinusoidal" else None
         decoder = BlockDecoder(
             [_decoder_block(config, options) for _ in range(options.decoder_layers)],
-            size=size,
-            word_dropout=options.word_dropout,
+            words=Words(size, options.word_dropout, start=options.start_vector, sinusoids=places),
         )
         model = cls(
-            Embeddings(source_vocab_size, target_vocab_size, size=size, tie=config.tie_embeddings),
+            BlockEmbeddings(
+                source_vocab_size,
+                target_vocab_size,
+                size=size,
+                tie=config.tie_embeddings,
+                bias=options.embedding_bias,
+                output_bias=options.output_bias,
+            ),
             encoder=BlockEncoder(
                 [_encoder_block(config, options) for _ in range(options.encoder_layers)],
+                words=Words(size, options.word_dropout, sinusoids=places),
                 size=size,
-                norm=options.norm,
-                word_dropout=options.word_dropout,
+                norm=_norm(options),
             ),
             initial_states=ZeroStates(decoder.state_sizes),
             decoder=decoder,
-            readout=NormReadout(size, options.norm),
+            readout=NormReadout(size, _norm(options), output_bias=options.output_bias),
             dropout=_or(options.embedding_dropout, config.dropout),
             init_range=INITIALIZERS.get("glorot")(0.0),
         )
@@ -202,6 +280,10 @@ class Transformer(Seq2Seq):
         nn.init.zeros_(tables.bias)
 
 
+def _norm(options: TransformerOptions) -> Norm:
+    return Norm(options.norm, options.norm_epsilon, options.norm_position == "after")
+
+
 def _encoder_block(config: ModelConfig, options: TransformerOptions) -> EncoderBlock:
     size = config.embedding_size
     mixing: BothWays | SelfAttention
@@ -209,10 +291,12 @@ def _encoder_block(config: ModelConfig, options: TransformerOptions) -> EncoderB
         width = _or(options.encoder_unit_size, max(1, size // 2))
         mixing = BothWays(cell_maker(config, "encoder", width=width, layer_norm=False), size)
     else:
-        mixing = SelfAttention(size, heads=options.heads, dropout=options.attention_dropout)
+        mixing = SelfAttention(
+            size, heads=options.heads, dropout=options.attention_dropout, rotary=options.positions == "rotary"
+        )
     feed_forward = _feed_forward(config, options, width=_or(options.encoder_feed_forward, 2 * size))
     dropout = _or(options.residual_dropout, config.dropout)
-    return EncoderBlock(mixing, feed_forward, size=size, norm=options.norm, dropout=dropout)
+    return EncoderBlock(mixing, feed_forward, size=size, norm=_norm(options), dropout=dropout)
 
 
 def _decoder_block(config: ModelConfig, options: TransformerOptions) -> DecoderBlock:
@@ -220,16 +304,19 @@ def _decoder_block(config: ModelConfig, options: TransformerOptions) -> DecoderB
     mixing: Mixing
     if options.decoder_mixing == "unit":
         width = _or(options.decoder_unit_size, size)
-        mixing = UnitMixing(cell_maker(config, "decoder", width=width, layer_norm=False), size)
+        make = cell_maker(config, "decoder", width=width, layer_norm=False)
+        mixing = UnitMixing(make, size, projection=options.decoder_projection)
     else:
-        mixing = AttentionMixing(size, heads=options.heads, dropout=options.attention_dropout)
+        mixing = AttentionMixing(
+            size, heads=options.heads, dropout=options.attention_dropout, rotary=options.positions == "rotary"
+        )
     width = _or(options.decoder_feed_forward, 2 * size)
     return DecoderBlock(
         mixing,
         SourceAttention(size, size, heads=options.heads, dropout=options.attention_dropout),
         _feed_forward(config, options, width=width) if width else None,
         size=size,
-        norm=options.norm,
+        norm=_norm(options),
         dropout=_or(options.residual_dropout, config.dropout),
     )
 
@@ -239,7 +326,7 @@ def _feed_forward(config: ModelConfig, options: TransformerOptions, *, width: in
         config.embedding_size,
         width,
         activation=options.feed_forward,
-        norm=options.norm,
+        norm=_norm(options),
         dropout=_or(options.feed_forward_dropout, config.dropout),
         residual_dropout=_or(options.residual_dropout, config.dropout),
     )

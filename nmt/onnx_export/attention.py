@@ -56,6 +56,16 @@ def rotated(x: Term, positions: Term, *, heads: int, width: int, rank: int) -> T
     return op("Concat", *turned, axis=-1).reshape(*whole, width)
 
 
+def placed(x: Term, positions: Term, *, width: int, slowest: int) -> Term:
+    """x [..., W] plus sin(angle) in its first half and cos(angle) in its second, angle = position * 10000^(-i/slowest).
+
+    `positions` are floats: of x [B, S, W] [S, 1], of [N, W] [N, 1].
+    """
+    rates = np.exp(np.arange(width // 2, dtype=np.float32) * np.float32(-math.log(BASE) / slowest))
+    angles = positions * x.graph.stored(rates)
+    return x + op("Concat", op("Sin", angles), op("Cos", angles), axis=-1)
+
+
 def _mixed(scores: Term, values: Term, *, mask: Term | None, heads: int) -> tuple[Term, Term]:
     """The values [M, S, W] mixed by scores [N, S, heads]: [N, W], and the weights [N, heads, S].
 

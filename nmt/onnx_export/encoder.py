@@ -8,7 +8,7 @@ from typing import Final
 from onnx import TensorProto, helper
 
 from nmt.interop.engine.program import Instruction, Lowered, Op, Space, Value
-from nmt.onnx_export.attention import rotated, self_attention
+from nmt.onnx_export.attention import placed, rotated, self_attention
 from nmt.onnx_export.graph import Graph, Term, op
 from nmt.onnx_export.instructions import Emitter
 from nmt.onnx_export.loops import Loop
@@ -98,11 +98,16 @@ class EncoderEmitter(Emitter):
 
     def turned(self, one: Instruction) -> Term:
         """With rotary positions [B, S, n]."""
-        places = op(
-            "CumSum", op("ConstantOfShape", self._tokens.size(1), value=_ONES), self._graph.integer(0), exclusive=1
-        )
-        positions = places.reshape(-1, 1, 1)
-        return rotated(self.operand(one, 0), positions, heads=one.p, width=one.n, rank=3)
+        return rotated(self.operand(one, 0), self._places().reshape(-1, 1, 1), heads=one.p, width=one.n, rank=3)
+
+    def placed(self, one: Instruction) -> Term:
+        """With sinusoids [B, S, n]."""
+        return placed(self.operand(one, 0), self._places().reshape(-1, 1), width=one.n, slowest=one.p)
+
+    def _places(self) -> Term:
+        """0 to S - 1."""
+        ones = op("ConstantOfShape", self._tokens.size(1), value=_ONES)
+        return op("CumSum", ones, self._graph.integer(0), exclusive=1)
 
     def attended(self, one: Instruction) -> Term:
         """Of all words to all [B, S, n]."""
@@ -120,5 +125,6 @@ _SPECIAL: Final = {
     Op.EMBED: EncoderEmitter.embedded,
     Op.ROW: EncoderEmitter.row,
     Op.ROTATE: EncoderEmitter.turned,
+    Op.POSITIONS: EncoderEmitter.placed,
     Op.ATTEND_SELF: EncoderEmitter.attended,
 }

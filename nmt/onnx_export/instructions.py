@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
@@ -49,9 +50,20 @@ def _linear(emitter: Emitter, one: Instruction) -> Term:
     found = emitter.weights.product(emitter.operand(one, 0), one.tensors[0], rank=emitter.rank(value))
     if len(one.tensors) > 1:
         found = found + emitter.weights.vector(one.tensors[1])
-    if one.p == Activation.RELU:
-        return op("Relu", found)
-    return op("Tanh", found) if one.p == Activation.TANH else found
+    return _ACTIVATIONS[Activation(one.p)](found)
+
+
+def _gelu(a: Term) -> Term:
+    return a * 0.5 * (op("Erf", a * math.sqrt(0.5)) + 1.0)
+
+
+_ACTIVATIONS: Final[dict[Activation, Callable[[Term], Term]]] = {
+    Activation.NONE: lambda a: a,
+    Activation.RELU: lambda a: op("Relu", a),
+    Activation.TANH: lambda a: op("Tanh", a),
+    Activation.SWISH: lambda a: a * op("Sigmoid", a),
+    Activation.GELU: _gelu,
+}
 
 
 def _norm(emitter: Emitter, one: Instruction) -> Term:

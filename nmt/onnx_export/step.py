@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from nmt.interop.engine.program import Instruction, Lowered, Op, Value
-from nmt.onnx_export.attention import additive, dot, rotated
+from nmt.onnx_export.attention import additive, dot, placed, rotated
 from nmt.onnx_export.encoder import MASK, WORDS, caches, memories
 from nmt.onnx_export.graph import Graph, Term, op
 from nmt.onnx_export.instructions import Emitter
@@ -83,6 +83,10 @@ class StepEmitter(Emitter):
         position = op("Cast", next(iter(self._before.values())), to=TensorProto.FLOAT).reshape(1, 1)
         return rotated(self.operand(one, 0), position, heads=one.p, width=one.n, rank=2)
 
+    def placed(self, one: Instruction) -> Term:
+        """With sinusoids [N, n]; the position is the number of words before."""
+        return placed(self.operand(one, 0), self.operand(one, 1), width=one.n, slowest=one.p)
+
     def additive(self, one: Instruction) -> Term:
         """[N, n]"""
         score = self.weights.vector(one.tensors[0])
@@ -115,6 +119,7 @@ class StepEmitter(Emitter):
 _SPECIAL: Final = {
     Op.EMBED: StepEmitter.embedded,
     Op.ROTATE: StepEmitter.turned,
+    Op.POSITIONS: StepEmitter.placed,
     Op.ATTEND_ADDITIVE: StepEmitter.additive,
     Op.ATTEND_DOT: StepEmitter.dot,
     Op.ATTEND_CACHE: StepEmitter.cached,

@@ -12,6 +12,7 @@ from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.program import Precision
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
+from nmt.models.transformer import FORMS
 from nmt.search.shortlist import Shortlist
 
 TRANSFORMER = {"architecture": "transformer", "embedding_size": 24}
@@ -93,4 +94,14 @@ BLOCKS = [
     {"decoder_mixing": "attention", "feed_forward": "gated", "heads": 2, "encoder_layers": 1},
     {"norm": "rms", "decoder_feed_forward": 0, "decoder_layers": 1, "encoder_unit_size": 10, "decoder_unit_size": 18},
     {"encoder_feed_forward": 20, "decoder_feed_forward": 28, "heads": 3},
+    *(
+        {**dict(FORMS[form]), "encoder_layers": 2, "decoder_layers": 2, "heads": 2, **more}
+        for form, more in (
+            ("marian", {}),
+            ("opus_mt", {}),
+            ("marian", {"decoder_mixing": "attention", "output_bias": False, "start_vector": True}),
+            ("opus_mt", {"feed_forward": "gelu", "embedding_bias": True, "norm": "rms"}),
+            ("marian", {"norm_position": "before", "encoder_mixing": "unit", "positions": "none"}),
+        )
+    ),
 ]

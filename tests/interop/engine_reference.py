@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from typing import Any, NamedTuple
@@ -173,7 +174,14 @@ class Search:
         weight = self._vector(one, 0)
         (a,) = self._operands(one, row, weight.shape[1])
         found = a @ weight.T + (0 if one.t[1] == NONE else self._vector(one, 1))
-        return [lambda: found, lambda: np.maximum(found, 0), lambda: np.tanh(found)][one.p]()
+        erf = np.vectorize(math.erf)
+        return [
+            lambda: found,
+            lambda: np.maximum(found, 0),
+            lambda: np.tanh(found),
+            lambda: found * sigmoid(found),
+            lambda: 0.5 * found * (1 + erf(found / math.sqrt(2))),
+        ][one.p]()
 
     def _op3(self, one: Instruction, row: int | None) -> Array:
         (a,) = self._operands(one, row, one.n)
@@ -216,6 +224,13 @@ class Search:
         first, second = heads[..., :half], heads[..., half:]
         cos, sin = np.cos(angles), np.sin(angles)
         return np.concatenate([first * cos - second * sin, first * sin + second * cos], 2).reshape(len(a), -1)
+
+    def _op18(self, one: Instruction, row: int | None) -> Array:
+        (a,) = self._operands(one, row, one.n)
+        is_source = self.file.registers[one.out[0]][0] == SOURCE
+        positions = np.arange(len(a)) if is_source else np.array([self.words])
+        angles = positions[:, None] * 10000.0 ** (-np.arange(one.n // 2) / one.p)
+        return a + np.concatenate([np.sin(angles), np.cos(angles)], 1)
 
     def _op13(self, one: Instruction, row: int | None) -> Array:
         return np.exp(-2 * self._operands(one, row, one.n)[0])

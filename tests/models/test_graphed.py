@@ -11,6 +11,7 @@ from torch import Tensor
 from nmt.models import graphed as graphed_module
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
+from nmt.models.transformer import FORMS
 from nmt.ops import graphs
 from nmt.ops.matrices.best_words import Choice
 from tests.models.small_model import SOURCE, make_model
@@ -46,13 +47,23 @@ def search(model: Any, beam: int) -> Any:
 
 KEPT: dict[str, Any] = {"decoder_mixing": "attention", "heads": 2}
 BLOCKS = ("lrn", {"architecture": "transformer", "embedding_size": 8, "architecture_options": {"heads": 2}})
+FORM = {**FORMS["opus_mt"], "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+OPUS_MT = ("lrn", {"architecture": "transformer", "embedding_size": 8, "architecture_options": FORM})
 PLAIN = ("lrn", {"architecture": "transformer", "embedding_size": 8, "architecture_options": KEPT})
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize(
     ("cell", "options"),
-    [("lrn", {}), ("lstm", {"deep_attention": True}), ("atr", {}), ("sru", {"encoder_cell": "gru"}), BLOCKS, PLAIN],
+    [
+        ("lrn", {}),
+        ("lstm", {"deep_attention": True}),
+        ("atr", {}),
+        ("sru", {"encoder_cell": "gru"}),
+        BLOCKS,
+        PLAIN,
+        OPUS_MT,
+    ],
 )
 def test_the_search_finds_the_same(
     cell: str, options: dict[str, Any], beam: int, monkeypatch: pytest.MonkeyPatch

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+import yaml
 from torch import Tensor
 
 from nmt.config import load_config
@@ -22,6 +24,7 @@ from nmt.models.blocks import (
     DotAttention,
     FeedForward,
     KeptWords,
+    Norm,
     SelfAttention,
     SourceAttention,
     Words,
@@ -29,6 +32,7 @@ from nmt.models.blocks import (
 )
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
+from nmt.models.transformer import FORMS
 from nmt.ops.matrices.inference import Int8Matrix
 from tests.console import call
 from tests.tiny_training import nmt_train, same, training_state, write_config, write_corpus
@@ -162,7 +166,7 @@ def test_attention_with_and_without_weights_is_one_function() -> None:
 
 @pytest.mark.parametrize("kind", ["layer", "rms"])
 def test_norms(kind: Any) -> None:
-    norm, x = BlockNorm(6, kind), torch.randn(4, 6)
+    norm, x = BlockNorm(6, Norm(kind)), torch.randn(4, 6)
     with torch.no_grad():
         norm.scale.uniform_(0.5, 2)
     wanted = (
@@ -176,7 +180,7 @@ def test_norms(kind: Any) -> None:
 
 
 def test_a_gated_feed_forward_layer_is_swiglu() -> None:
-    layer = FeedForward(6, 5, activation="gated", norm="rms", dropout=0.0, residual_dropout=0.0)
+    layer = FeedForward(6, 5, activation="gated", norm=Norm("rms"), dropout=0.0, residual_dropout=0.0)
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter)
     x = torch.randn(3, 6)
@@ -262,7 +266,7 @@ def test_units_of_both_sides_and_their_widths() -> None:
 
 @torch.no_grad()
 def test_kept_words_with_room_are_the_same_words() -> None:
-    attention = SelfAttention(8, heads=2, dropout=0.0)
+    attention = SelfAttention(8, heads=2, dropout=0.0, rotary=True)
     for parameter in attention.parameters():
         torch.nn.init.normal_(parameter)
     x = torch.randn(3, 2 * WORDS_STEP + 3, 8)
@@ -394,3 +398,59 @@ def test_trains_resumes_and_translates(tmp_path: Path, monkeypatch: pytest.Monke
     for given in (["run", "mean", "--precision", "int8"], ["mean", "--search", "greedy", "--beam-size", "1"]):
         assert call("nmt-translate", *given, "-i", "dev.en", "-o", "out") == 0
         assert len(Path("out").read_text(encoding="utf-8").splitlines()) == 8
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_gives_what_the_configuration_does_not_say(form: str, tmp_path: Path) -> None:
+    text = (
+        "run_dir: run\ndata: {train: train, dev: dev}\n"
+        f"model:\n  architecture: transformer\n  cell: ssru\n  architecture_options: {{form: {form}, heads: 4}}\n"
+    )
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    options = load_config(path).model.architecture_options
+    assert {key: options[key] for key in FORMS[form]} == {**FORMS[form], "heads": 4}
+    path.write_text(text.replace("heads: 4", "heads: 4, norm_position: before"), encoding="utf-8")
+    assert load_config(path).model.architecture_options["norm_position"] == "before"
+    path.write_text(text.replace(form, "[1]"), encoding="utf-8")
+    with pytest.raises(ConfigError, match="architecture_options.form"):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"norm_epsilon": 0.0}, "norm_epsilon: 0.0 must be above 0"),
+        ({"positions": "none", "encoder_mixing": "attention"}, "'none' leaves self-attention without the order"),
+        ({"decoder_projection": False, "decoder_unit_size": 6}, "must be embedding_size (8)"),
+    ],
+)
+def test_options_that_do_not_fit_together(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    section = {"architecture": "transformer", "embedding_size": 8, "architecture_options": {"heads": 2, **options}}
+    path.write_text(yaml.safe_dump({"model": section}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        load_config(path)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cell", ["ssru", "lrn"])
+def test_forms_step_by_step_and_in_training(form: str, cell: str) -> None:
+    """Logits of steps are those of whole sentences, all weights get gradients, a row does not depend on the others."""
+    options = {**FORMS[form], "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    model = make(cell, tie="all", **options).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    whole = model(SOURCE, TARGET)
+    close(by_steps(model, SOURCE, TARGET)[TARGET != 0], whole[TARGET != 0], atol=1e-10)
+    close(model(SOURCE[1:2, :3], TARGET[1:2])[0], whole[1], atol=1e-10)
+    loss = model.loss(SOURCE, TARGET, label_smoothing=0.1)
+    smoothed = F.cross_entropy(whole[TARGET != 0], TARGET[TARGET != 0])
+    close(model.loss(SOURCE, TARGET), smoothed, atol=1e-10)
+    loss.backward()
+    assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in model.parameters())
+    int8 = inference_copy(model.float(), int8=True)
+    bias = model.embeddings.output_bias
+    assert bias is not None
+    assert (by_steps(int8, SOURCE, TARGET)[TARGET != 0] - whole.float()[TARGET != 0]).abs().max() < 0.2

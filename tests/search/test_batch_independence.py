@@ -12,6 +12,7 @@ from torch import Tensor
 from nmt.config.schema import ModelConfig
 from nmt.data.vocabulary import EOS
 from nmt.models import Seq2Seq, build_model
+from nmt.models.transformer import FORMS
 from nmt.search import Hypothesis, beam_search, greedy_search
 from nmt.search.prepared import PrecisionName, choose_search_precision
 from nmt.search.shortlist import RestrictedModel, Shortlist
@@ -59,8 +60,8 @@ def small_model(cell: str, *, layer_norm: bool, **settings: Any) -> Seq2Seq:
     model = build_model(config, VOCABULARY, VOCABULARY).eval()
     with torch.no_grad():
         model.embeddings.source.mul_(6)
-        model.embeddings.softmax_table.mul_(2)
-        model.embeddings.softmax_table[EOS] *= 0.3
+        model.embeddings.softmax.mul_(2)
+        model.embeddings.softmax[EOS] *= 0.3
     return model
 
 
@@ -75,8 +76,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "architecture": "transformer",
         "architecture_options": {"heads": 2, "encoder_mixing": "attention", "decoder_mixing": "attention"},
     },
+    **{
+        form: {
+            "architecture": "transformer",
+            "cell": "ssru",
+            "architecture_options": {**options, "heads": 2, "encoder_layers": 2, "decoder_layers": 2},
+        }
+        for form, options in FORMS.items()
+    },
 }
-BLOCKS = {"lrn, blocks": VARIANTS["transformer"], "attention, blocks": VARIANTS["plain transformer"]}
+BLOCKS = {
+    "lrn, blocks": VARIANTS["transformer"],
+    "attention, blocks": VARIANTS["plain transformer"],
+    "marian": {key: value for key, value in VARIANTS["marian"].items() if key != "cell"},
+}
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])

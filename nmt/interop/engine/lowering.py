@@ -89,7 +89,7 @@ def lower(model: Seq2Seq, *, precision: Precision, equations: bool = False) -> L
     """
     if type(model) not in _ARCHITECTURES:
         raise _unknown(model, *_ARCHITECTURES, registry=MODELS)
-    _check_class(model.embeddings, Embeddings)
+    _check_class(model.embeddings, Embeddings, blocks.BlockEmbeddings)
     registers, tensors = list[Register](), Tensors(precision)
     encode = Program(registers, tensors, space=Space.SOURCE, equations=equations)
     step = Program(registers, tensors, space=Space.STEP, equations=equations)
@@ -97,7 +97,11 @@ def lower(model: Seq2Seq, *, precision: Precision, equations: bool = False) -> L
     if type(model.decoder) not in _DECODERS:
         raise _unknown(model.decoder, *_DECODERS)
     decoded = _DECODERS[type(model.decoder)](encode, step, model, encoded)
-    table = tensors.number(model.embeddings.softmax_table)
+    tables = model.embeddings
+    output = tables.softmax_table
+    if isinstance(tables, blocks.BlockEmbeddings) and tables.output_bias is not None:
+        tensors.use(tables.output_bias, tables.target_table if tables.softmax is None else tables.softmax)
+    table = tensors.number(output)
     missing = [name for name, parameter in model.named_parameters() if not tensors.has(parameter)]
     if missing:
         raise ConfigError(f"model.architecture: the engine does not know what the weight {missing[0]} is for")
@@ -116,12 +120,29 @@ def lower(model: Seq2Seq, *, precision: Precision, equations: bool = False) -> L
     )
 
 
-def _embed(program: Program, side: nn.Module, table: Tensor, model: Seq2Seq, *, out: Value | None = None) -> Value:
-    """factor * (table[token] + bias), of zeros at the start of a target sentence; blocks have a factor."""
+def _embed(
+    program: Program,
+    side: nn.Module,
+    table: Tensor,
+    model: Seq2Seq,
+    *,
+    out: Value | None = None,
+    count: Value | None = None,
+) -> Value:
+    """factor * (table[token] + bias), of zeros at the start of a target sentence; blocks have a factor and positions.
+
+    `count`: how many words there are before, for what has no number of its step.
+    """
     factor = side.words.scale if isinstance(side, blocks.BlockEncoder | blocks.BlockDecoder) else 1.0
     out = out or program.new(table.shape[1])
     exact = float(torch.tensor(factor, dtype=torch.float32))
     program.emit(Op.EMBED, out, weights=[table, model.embeddings.bias], f=exact)
+    if isinstance(side, blocks.BlockEncoder | blocks.BlockDecoder):
+        _check_class(side.words, blocks.Words)
+        if side.words.start is not None:
+            program.emit(Op.ADD_VECTOR, out, out, weights=[side.words.start])
+        if side.words.sinusoids is not None:
+            program.emit(Op.POSITIONS, out, out, count, p=blocks.slowest(out.width, side.words.sinusoids))
     return out
 
 
@@ -223,16 +244,15 @@ def _two_cells(program: Program, rnn: OneToOneRNN, products: Value, memory: Valu
 
 
 def _block_encoder(program: Program, encoder: blocks.BlockEncoder, x: Value) -> Encoded:
-    _check_class(encoder.words, blocks.Words)
     for block in cast("list[blocks.EncoderBlock]", list(encoder.blocks)):
         _check_class(block, blocks.EncoderBlock)
-        mixing, normed = block.mixing, _block_norm(program, block.norm, x)
+        mixing, normed = block.mixing, _read(program, block.norm, x)
         _check_class(mixing, blocks.BothWays, blocks.SelfAttention)
         if isinstance(mixing, blocks.BothWays):
             mixed = _linear(program, mixing.out, _bidirectional(program, mixing.rnn, normed).outputs)
         else:
             mixed = _self_attention(program, mixing, normed, Op.ATTEND_SELF)
-        program.add(x, mixed)
+        _add(program, block.norm, x, mixed)
         _feed_forward(program, block.feed_forward, x)
     return Encoded(_block_norm(program, encoder.norm, x), lambda: x)
 
@@ -389,15 +409,17 @@ def _block_decoder(encode: Program, program: Program, model: Seq2Seq, encoded: E
     """Blocks over the words so far."""
     decoder = cast("blocks.BlockDecoder", model.decoder)
     _check_class(model.initial_states, blocks.ZeroStates)
-    _check_class(decoder.words, blocks.TargetWords)
     _check_class(model.readout, blocks.NormReadout)
     layers = cast("list[blocks.DecoderBlock]", list(decoder.blocks))
     memories = _keys_and_values(encode, layers, encoded.outputs)
-    x = _embed(program, decoder, model.embeddings.target_table, model)
-    program.emit(Op.ADD_VECTOR, x, x, weights=[decoder.words.start])
-    states, caches = list[StateRegisters](), 0
+    states, caches, count = list[StateRegisters](), 0, None
+    if program.equations and decoder.words.sinusoids is not None:
+        states.append(_state_registers(program, encode.new_row(1)))
+        count = states[0].read
+        program.emit(Op.ADD_VECTOR, states[0].written, count, weights=[torch.ones(1)])
+    x = _embed(program, decoder, model.embeddings.target_table, model, count=count)
     for number, (block, (keys, values)) in enumerate(zip(layers, memories, strict=True)):
-        mixing, normed = block.mixing, _block_norm(program, block.norm, x)
+        mixing, normed = block.mixing, _read(program, block.norm, x)
         _check_class(mixing, blocks.UnitMixing, blocks.AttentionMixing)
         if isinstance(mixing, blocks.UnitMixing):
             states.append(_state_registers(program, encode.new_row(mixing.cell.state_size)))
@@ -406,14 +428,21 @@ def _block_decoder(encode: Program, program: Program, model: Seq2Seq, encoded: E
             attention = cast("blocks.AttentionMixing", mixing).attention
             mixed = _self_attention(program, attention, normed, Op.ATTEND_CACHE, caches)
             caches += 1
-        program.add(x, mixed)
-        query = _linear(program, block.attention.query, _block_norm(program, block.query_norm, x))
+        _add(program, block.norm, x, mixed)
+        query = _linear(program, block.attention.query, _read(program, block.query_norm, x))
         found, heads = program.new(x.width), _heads(block.attention.attention)
         program.emit(Op.ATTEND_DOT, found, query, keys, values, numbers=[NONE, number], p=heads)
-        program.add(x, _linear(program, block.attention.out, found))
+        _add(program, block.query_norm, x, _linear(program, block.attention.out, found))
         if block.feed_forward is not None:
             _feed_forward(program, block.feed_forward, x)
-    features = _block_norm(program, cast("blocks.NormReadout", model.readout).norm, x)
+    readout = cast("blocks.NormReadout", model.readout)
+    features = _block_norm(program, readout.norm, x)
+    if readout.ones:
+        joined = program.new(x.width + readout.ones)
+        program.emit(Op.COPY, joined.part(0, x.width), features)
+        ones = torch.ones(readout.ones)
+        program.norm(x.part(0, readout.ones), 0 * ones, ones, epsilon=1.0, out=joined.part(x.width, readout.ones))
+        features = joined
     return Decoded(features, states, len(layers), caches)
 
 
@@ -435,7 +464,8 @@ def _keys_and_values(
 def _unit(program: Program, mixing: blocks.UnitMixing, x: Value, state: StateRegisters) -> Value:
     (products,) = _input_products(program, x, [mixing.cell])
     _step(program, mixing.cell, products, state.read, state.written)
-    return _linear(program, mixing.out, _output(program, mixing.cell, state.written))
+    outputs = _output(program, mixing.cell, state.written)
+    return outputs if isinstance(mixing.out, nn.Identity) else _linear(program, mixing.out, outputs)
 
 
 def _self_attention(program: Program, attention: blocks.SelfAttention, x: Value, op: Op, *caches: int) -> Value:
@@ -444,7 +474,8 @@ def _self_attention(program: Program, attention: blocks.SelfAttention, x: Value,
     heads = _heads(attention.attention)
     products = _linear(program, attention.inputs, x)
     turned = products.part(0, 2 * x.width)  # queries and keys, by their positions
-    program.emit(Op.ROTATE, turned, turned, p=2 * heads)
+    if attention.rotary:
+        program.emit(Op.ROTATE, turned, turned, p=2 * heads)
     found = program.new(x.width)
     program.emit(op, found, *products.split([x.width] * 3), numbers=caches, p=heads)
     return _linear(program, attention.out, found)
@@ -458,13 +489,11 @@ def _heads(attention: blocks.DotAttention) -> int:
 def _feed_forward(program: Program, module: blocks.FeedForward, x: Value) -> None:
     """Added to `x`, in its place."""
     _check_class(module, blocks.FeedForward)
-    normed = _block_norm(program, module.norm, x)
-    activation = Activation.NONE if module.gated else Activation.RELU
-    inner = _linear(program, module.up, normed, activation=activation)
-    if module.gated:
+    inner = _linear(program, module.up, _read(program, module.norm, x), activation=_ACTIVATIONS[module.activation])
+    if module.activation == "gated":
         inner, other = inner.split([inner.width // 2] * 2)
         program.emit(Op.SWIGLU, inner, inner, other)
-    program.add(x, _linear(program, module.down, inner))
+    _add(program, module.norm, x, _linear(program, module.down, inner))
 
 
 def _input_products(program: Program, x: Value, cells: Sequence[Cell[Any]]) -> list[Value]:
@@ -593,10 +622,25 @@ def _layer_norm(program: Program, module: nn.Module, a: Value, *, plus: Tensor |
     program.norm(a, module.scale, offset, epsilon=EPSILON, out=a)
 
 
-def _block_norm(program: Program, module: blocks.BlockNorm, a: Value) -> Value:
-    """The norm of a part of a transformer's block."""
+def _block_norm(program: Program, module: nn.Module, a: Value, *, out: Value | None = None) -> Value:
+    """A norm of a transformer, or none."""
+    if isinstance(module, nn.Identity):
+        return a
     _check_class(module, blocks.BlockNorm)
-    return program.norm(a, module.scale, module.offset, epsilon=blocks.EPSILON)
+    norm = cast("blocks.BlockNorm", module)
+    return program.norm(a, norm.scale, norm.offset, epsilon=norm.norm.epsilon, out=out)
+
+
+def _read(program: Program, norm: blocks.BlockNorm, x: Value) -> Value:
+    """What a part of a block reads of x."""
+    return x if norm.norm.after else _block_norm(program, norm, x)
+
+
+def _add(program: Program, norm: blocks.BlockNorm, x: Value, y: Value) -> None:
+    """What a part of a block puts out, added to x in its place."""
+    program.add(x, y)
+    if norm.norm.after:
+        _block_norm(program, norm, x, out=x)
 
 
 def _check_class(module: nn.Module, *known: type) -> None:
@@ -621,6 +665,12 @@ def _unknown(
     return ConfigError(f"model.{key}: the engine does not know the class {kind.__name__}{place}. Allowed: {allowed}.")
 
 
+_ACTIVATIONS: Final = {
+    "relu": Activation.RELU,
+    "gated": Activation.NONE,
+    "swish": Activation.SWISH,
+    "gelu": Activation.GELU,
+}
 _ARCHITECTURES: Final = (DeepNMT, RNNSearch, RNNSearchDeepAtt, Transformer)
 _ENCODERS: Final[dict[type, Callable[[Program, Any, Value], Encoded]]] = {
     Alternating: _alternating,

@@ -174,6 +174,7 @@ class Op(IntEnum):
     ATTEND_DOT = 15
     ATTEND_SELF = 16
     ATTEND_CACHE = 17
+    POSITIONS = 18
     LRN = 20
     OLRN = 21
     SRU = 22
@@ -193,6 +194,8 @@ class Activation(IntEnum):
     NONE = 0
     RELU = 1
     TANH = 2
+    SWISH = 3
+    GELU = 4
 
 
 class Value(NamedTuple):

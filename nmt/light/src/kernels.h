@@ -27,7 +27,7 @@ typedef struct {
     const int32_t *sums;  /* [rows], of int8 */
 } tensor;
 
-typedef enum { NO_ACTIVATION, RELU, TANH } activation;
+typedef enum { NO_ACTIVATION, RELU, TANH, SWISH, GELU } activation;
 
 /* What is found among the logits of one row. */
 typedef struct {

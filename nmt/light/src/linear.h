@@ -293,8 +293,9 @@ static void linear(const tensor *w, const float *x, i64 xs, const float *bias, a
 #endif
         bf16_product(&p, w->rows, rows);
     }
+    static void (*const applied[])(const float *, float *, i64) = {NULL, relu_row, tanh_row, swish_row, gelu_row};
     if (f != NO_ACTIVATION)
-        for (i64 n = 0; n < rows; n++) (f == RELU ? relu_row : tanh_row)(y + n * ys, y + n * ys, w->rows);
+        for (i64 n = 0; n < rows; n++) applied[f](y + n * ys, y + n * ys, w->rows);
 }
 
 #endif

@@ -294,6 +294,7 @@ static bool plain_shape(const where *w, const instruction *i, shape *s) {
     case COPY: case TANH_OF: case POWERS: *s = (shape){.out = n, .a = n}; return true;
     case ROW: *s = (shape){.out = n, .a = n}; return w->encode && !w->in_loop && (i->p == 0 || i->p == 1);
     case ROTATE: *s = (shape){.out = n, .a = n}; return heads && n / (uint64_t)i->p % 2 == 0 && !w->in_loop;
+    case POSITIONS: *s = (shape){.out = n, .a = n}; return n % 2 == 0 && i->p > 0 && !w->in_loop;
     case ATTEND_ADDITIVE:
         *s = (shape){.out = n, .a = n, .b = n, .c = n, .vectors = {true}, .lengths = {heads ? n / (uint64_t)i->p : 0}};
         return heads && !w->encode;
@@ -324,11 +325,16 @@ static bool vectors_fit(const model *m, const instruction *i, const shape *s) {
 }
 
 /* Numbers of attentions and caches, which stand where others have tensors; caches get their width. So do the heads that
-   are rotated. */
+   are rotated, and words that get positions: all are as wide, since sines and cosines are computed once. */
 static bool numbers_fit(const where *w, const instruction *i) {
     bool attends = i->op == ATTEND_ADDITIVE || i->op == ATTEND_DOT;
     if (attends && i->t[1] != NONE && i->t[1] >= w->m->set.attentions) return false;
-    if (i->op == ROTATE) { /* all heads are as wide, since what they are turned by is computed once */
+    if (i->op == POSITIONS) {
+        if (i->n > WIDEST_ROTATED || (w->m->placed && (i->n != w->m->placed || (uint32_t)i->p != w->m->slowest)))
+            return false;
+        w->m->placed = i->n, w->m->slowest = (uint32_t)i->p;
+    }
+    if (i->op == ROTATE) {
         uint32_t width = i->n / (uint32_t)i->p;
         if (width > WIDEST_ROTATED || (w->m->rotated && width != w->m->rotated)) return false;
         w->m->rotated = width;
@@ -351,7 +357,7 @@ static bool product_fits(const where *w, const instruction *i, shape *s) {
     if (i->n != (uint64_t)matrix->rows) return false;
     *s = (shape){.out = i->n, .a = (uint64_t)matrix->columns};
     s->vectors[1] = s->may_miss[1] = true, s->lengths[1] = i->n;
-    return i->p >= NO_ACTIVATION && i->p <= TANH;
+    return i->p >= NO_ACTIVATION && i->p <= GELU;
 }
 
 /* Spaces in which operands may lie, given that of out. */
@@ -366,11 +372,12 @@ static bool spaces_fit(const where *w, const instruction *i, const shape *s) {
         a = source;
     }
     if (i->op == EMBED && w->encode && own != source) return false;
-    if ((i->op == ROTATE || i->op == ATTEND_SELF) && w->encode && own != source) return false;
+    bool placed = i->op == ROTATE || i->op == POSITIONS;
+    if ((placed || i->op == ATTEND_SELF) && w->encode && own != source) return false;
     if (i->op == ATTEND_ADDITIVE || i->op == ATTEND_DOT) b = source;
     if (!fits(m, i->a, s->a, a) || !fits(m, i->b, s->b, b) || !fits(m, i->c, s->c, b)) return false;
     bool elementwise =
-        i->op == NORM || i->op == RMS_NORM || (i->op >= ADD && i->op <= SWIGLU) || i->op == POWERS || i->op == ROTATE;
+        i->op == NORM || i->op == RMS_NORM || (i->op >= ADD && i->op <= SWIGLU) || i->op == POWERS || placed;
     bool unit = i->op >= LRN; /* may write its state where it was */
     return !overlaps(i->out, s->out, i->a, s->a, elementwise) &&
            !overlaps(i->out, s->out, i->b, s->b, elementwise || (unit && s->out == s->b && i->op != GRU_RESET)) &&

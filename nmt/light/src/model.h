@@ -15,7 +15,7 @@ enum { SOURCE, ONE, STEP };
 
 enum {
     EMBED = 1, LINEAR, NORM, RMS_NORM, ADD, ADD_VECTOR, COPY, TANH_OF, SWIGLU, ROW, LOOP, ROTATE, POWERS,
-    ATTEND_ADDITIVE, ATTEND_DOT, ATTEND_SELF, ATTEND_CACHE,
+    ATTEND_ADDITIVE, ATTEND_DOT, ATTEND_SELF, ATTEND_CACHE, POSITIONS,
     LRN = 20, OLRN, SRU, SSRU, MIN_GRU, MIN_LSTM, ATR, RNN, GRU_RESET, GRU, LSTM
 };
 
@@ -80,6 +80,7 @@ typedef struct {
     bool *kept;               /* by register: of SOURCE and read by `step` */
     uint32_t *cache_widths;   /* by cache */
     uint32_t rotated;         /* width of the heads of ROTATE; 0 without one */
+    uint32_t placed, slowest; /* width and p of POSITIONS; 0 without one */
     shortlist list;
     span source_pieces, target_pieces, meta;
     span stored;              /* options by their names */

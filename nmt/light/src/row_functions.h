@@ -26,6 +26,15 @@ static void swiglu_row(const float *gate, const float *x, float *y, i64 n) {
     for (i64 j = 0; j < n; j++) y[j] = gate[j] * sigmoid(gate[j]) * x[j];
 }
 
+static void swish_row(const float *x, float *y, i64 n) {
+#pragma omp simd
+    for (i64 j = 0; j < n; j++) y[j] = x[j] * sigmoid(x[j]);
+}
+
+static void gelu_row(const float *x, float *y, i64 n) {
+    for (i64 j = 0; j < n; j++) y[j] = 0.5f * x[j] * (1.0f + erff(x[j] * 0.70710678f));
+}
+
 static void powers_row(const float *x, float *y, i64 n) {
 #pragma omp simd
     for (i64 j = 0; j < n; j++) y[j] = fast_exp(-2.0f * x[j]);

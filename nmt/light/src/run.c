@@ -6,6 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Cosines and sines in pairs: of `half` angles for each of the first positions, position times 10000^(-i / slowest). */
+typedef struct {
+    float *pairs;
+    i64 positions;
+} waves;
+
 /* Words so far of one hypothesis in one cache: [room][2 n], key and value side by side. */
 typedef struct {
     float *words;
@@ -21,8 +27,7 @@ struct runner {
     float *source, *one, *step;
     void *scratch;
     float *weights, *attending; /* of attention, heads times positions: what is told, and for kernels */
-    float *turns;     /* cosines and sines of rotary positions, of the width and for the positions below */
-    i64 turn_width, turn_positions;
+    waves turns, sinusoids; /* of ROTATE and of POSITIONS */
     cached *caches[2]; /* [cache][row]: of this step, and of the next one */
     size_t scratch_size, attending_size;
 };
@@ -111,7 +116,8 @@ void runner_close(runner *r) {
     free(r->scratch);
     free(r->weights);
     free(r->attending);
-    free(r->turns);
+    free(r->turns.pairs);
+    free(r->sinusoids.pairs);
     free(r);
 }
 
@@ -206,29 +212,41 @@ static void run_linear(const task *t) {
                     t->r->scratch);
 }
 
-/* Cosines and sines for a position, in pairs. Null where memory ends. */
-static const float *turns_of(runner *r, i64 position, i64 half) {
-    if (half != r->turn_width || position >= r->turn_positions) {
+/* The pairs of a position. Null where memory ends. */
+static const float *waves_at(waves *w, i64 position, i64 half, i64 slowest) {
+    if (position >= w->positions) {
         i64 positions = position < 32 ? 64 : 2 * position;
         size_t size;
-        r->turn_positions = 0;
-        if (!times((size_t)positions, 2 * (size_t)half * sizeof(float), &size) || !renew((void **)&r->turns, size))
+        w->positions = 0;
+        if (!times((size_t)positions, 2 * (size_t)half * sizeof(float), &size) || !renew((void **)&w->pairs, size))
             return NULL;
         for (i64 p = 0; p < positions; p++)
             for (i64 i = 0; i < half; i++) {
-                float rate = expf((float)i * (float)(-log(10000.0) / (double)half)), angle = (float)p * rate;
-                r->turns[2 * (p * half + i)] = cosf(angle), r->turns[2 * (p * half + i) + 1] = sinf(angle);
+                float rate = expf((float)i * (float)(-log(10000.0) / (double)slowest)), angle = (float)p * rate;
+                w->pairs[2 * (p * half + i)] = cosf(angle), w->pairs[2 * (p * half + i) + 1] = sinf(angle);
             }
-        r->turn_width = half, r->turn_positions = positions;
+        w->positions = positions;
     }
-    return r->turns + 2 * position * half;
+    return w->pairs + 2 * position * half;
+}
+
+static bool run_positions(const task *t) {
+    i64 half = (i64)t->i->n / 2;
+    for (i64 row = 0; row < t->count; row++) {
+        const float *pairs = waves_at(&t->r->sinusoids, t->words ? t->words[row].position : row, half, t->i->p);
+        const float *a = at_row(t, t->i->a, row);
+        float *out = at_row(t, t->i->out, row);
+        if (!pairs) return false;
+        for (i64 i = 0; i < half; i++) out[i] = a[i] + pairs[2 * i + 1], out[half + i] = a[half + i] + pairs[2 * i];
+    }
+    return true;
 }
 
 static bool run_rotate(const task *t) {
     i64 width = (i64)t->i->n / t->i->p, half = width / 2;
     for (i64 row = 0; row < t->count; row++) {
-        const float *turns = turns_of(t->r, t->words ? t->words[row].position : row, half),
-                    *x = at_row(t, t->i->a, row);
+        const float *turns = waves_at(&t->r->turns, t->words ? t->words[row].position : row, half, half);
+        const float *x = at_row(t, t->i->a, row);
         float *out = at_row(t, t->i->out, row);
         if (!turns) return false;
         for (i64 head = 0; head < t->i->p; head++, x += width, out += width)
@@ -338,6 +356,7 @@ static bool run_one(const task *t) {
         memcpy(at_row(t, i->out, 0), at_row(t, i->a, i->p ? t->length - 1 : 0), i->n * sizeof(float));
         return true;
     case ROTATE: return run_rotate(t);
+    case POSITIONS: return run_positions(t);
     case ATTEND_ADDITIVE: case ATTEND_DOT: run_attention(t); return true;
     case ATTEND_SELF: run_self_attention(t); return true;
     case ATTEND_CACHE: return run_cache(t);
