@@ -1,0 +1,91 @@
+"""Models of Marian and OPUS-MT as models of nmt: the golden logits and texts, and a calculation in numpy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.data import SentencePieceTokenizer
+from nmt.marian.convert import configuration, tokenizer_of, weights_of
+from nmt.marian.foreign import Foreign, read_foreign
+from nmt.marian.opus_mt import read_transformers
+from nmt.marian.package import open_package
+from nmt.models.base import Seq2Seq
+from nmt.models.build import build_model
+from tests.marian.conftest import golden
+from tests.marian.reference import Reference
+
+
+class Model(NamedTuple):
+    folder: Path
+    foreign: Foreign
+    tokenizer: SentencePieceTokenizer
+    model: Seq2Seq
+
+    def source(self, ids: np.ndarray, mask: np.ndarray) -> torch.Tensor:
+        """The model's source ids as nmt's."""
+        ours = {theirs: i for i, theirs in enumerate(self.foreign.source.old_ids())}
+        return torch.tensor(
+            [[ours[i] if kept else 0 for i, kept in zip(*row, strict=True)] for row in zip(ids, mask, strict=True)]
+        )
+
+    def target(self, ids: np.ndarray) -> torch.Tensor:
+        ours = {theirs: i for i, theirs in enumerate(self.foreign.target.old_ids())}
+        return torch.tensor([[ours[i] for i in row] for row in ids.tolist()])
+
+    def theirs(self, logits: torch.Tensor) -> np.ndarray:
+        """Logits in the order of the model's ids."""
+        old = self.foreign.target.old_ids()
+        order = [old.index(i) for i in range(len(self.foreign.target.tokens))]
+        return logits[..., order].double().numpy()
+
+
+def made(name: str) -> Model:
+    folder = golden(name)
+    if name == "ssru":
+        foreign = read_foreign(folder / "model.npz", vocabulary=folder / "vocab.spm")
+    else:
+        foreign = read_transformers(open_package(folder))
+    tokenizer = tokenizer_of(foreign)
+    config = configuration(foreign, tokenizer, output=Path("made"))
+    model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
+    model.load_state_dict(weights_of(foreign))
+    return Model(folder, foreign, tokenizer, model.eval())
+
+
+@pytest.fixture(params=["ssru", "opus_mt"])
+def model(request: pytest.FixtureRequest) -> Model:
+    return made(request.param)
+
+
+@torch.no_grad()
+def test_forced_logits_are_the_golden_ones_and_those_of_numpy(model: Model) -> None:
+    expected = np.load(model.folder / "expected_forced_fp32.npz")
+    source, target = model.source(expected["source"], expected["mask"]), model.target(expected["target"])
+    np.testing.assert_allclose(model.theirs(model.model(source, target)), expected["logits"], rtol=0, atol=1e-4)
+    exact = model.theirs(model.model.double()(source, target))
+    reference = Reference(model.foreign)
+    for row, (ids, mask, words) in enumerate(
+        zip(expected["source"], expected["mask"], expected["target"], strict=True)
+    ):
+        calculated = reference.logits(ids[mask.astype(bool)], words)
+        np.testing.assert_allclose(exact[row], calculated, rtol=0, atol=1e-9)
+
+
+@torch.no_grad()
+def test_steps_compute_what_whole_sentences_do(model: Model) -> None:
+    expected = np.load(model.folder / "expected_forced_fp32.npz")
+    own = model.model.double()
+    source, target = model.source(expected["source"], expected["mask"]), model.target(expected["target"])
+    whole = own(source, target)
+    state, tokens = own.start(source), None
+    for place in range(target.size(1)):
+        logits, state = own.step(tokens, state)
+        torch.testing.assert_close(logits, whole[:, place], rtol=0, atol=1e-9)
+        tokens = target[:, place]
+        order = torch.arange(len(source) - 1, -1, -1)
+        state, tokens = state.reorder(order).reorder(order), tokens
