@@ -78,7 +78,7 @@ def scan_cases() -> Iterator[Case]:
     kernels = (scan_forward_kernel, FORWARD), (scan_backward_kernel, BACKWARD)
     for unit, storage, (kernel, launches) in itertools.product(units, STORAGES, kernels):
         for launch, variant in itertools.product(launches, variants):
-            if (variant and (launch, storage) != (launches[0], "bf16")) or (unit.bits and launch != launches[1]):
+            if (variant and (launch, storage) != (launches[0], "bf16")) or (unit.code and launch != launches[1]):
                 continue
             block, unroll, stages = launch
             plain, single = variant.startswith("both"), launch == SINGLE_STEP

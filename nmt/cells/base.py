@@ -399,7 +399,7 @@ def both_directions(
         ]
         found = bidirectional(directions[0], directions[1], x, mask=mask) if len(directions) == 2 else None
         if found is not None:
-            return found.outputs, [ahead.State(*found.last[0]), back.State(*found.last[1])]
+            return found[0], [ahead.State(*found[1][0]), back.State(*found[1][1])]
     outputs, last = ahead.layer(x, first and first[0], mask)
     back_outputs, back_last = back.layer(x, first and first[1], mask, reverse=True)
     return torch.cat([outputs, back_outputs], -1), [last, back_last]

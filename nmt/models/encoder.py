@@ -11,7 +11,7 @@ from nmt.cells import Cell, select_state
 from nmt.cells.base import AnyCell, both_directions
 from nmt.models.parts import Dropout, LayerNorm, Linear
 from nmt.ops.recurrence import live_rows, time_order
-from nmt.ops.sequence import Aligned, one_to_one_sequence
+from nmt.ops.sequence import one_to_one_sequence
 
 
 class MakeCell(Protocol):
@@ -51,7 +51,7 @@ class OneToOneRNN(nn.Module):
             )
         if found is None:
             found = self._written_out(lower, higher, inputs, contexts, state, mask, reverse=reverse)
-        return found.outputs, type(state)(*found.last)
+        return found[0], type(state)(*found[1])
 
     def _written_out(
         self,
@@ -63,7 +63,7 @@ class OneToOneRNN(nn.Module):
         mask: Tensor | None,
         *,
         reverse: bool,
-    ) -> Aligned:
+    ) -> tuple[Tensor, Any]:
         """`sequence` from the input products [B, T, kH] of both cells, one step after the other."""
         projected, context = inputs.unbind(1), contexts.unbind(1)
         live = live_rows(mask, length=len(projected))
@@ -74,7 +74,7 @@ class OneToOneRNN(nn.Module):
             hidden.append(higher.output(state))
         if reverse:
             hidden.reverse()
-        return Aligned(torch.stack(hidden, 1), tuple(state))
+        return torch.stack(hidden, 1), state
 
     def step(self, x: Tensor, memory: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Output [N, H] and state after x [N, D] and its memory vector [N, M]."""

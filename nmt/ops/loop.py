@@ -14,6 +14,7 @@ memory in G heads, S source positions. All kept tensors have time as their first
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -102,22 +103,20 @@ class Plan(NamedTuple):
 
     def given(self, tensors: Sequence[Any]) -> Given:
         """The inverse of `Given.tensors`."""
-        row: Iterator[Any] = iter(tensors)
-        x, mask, first = next(row), next(row), next(row)
-        aligned = [] if self.attention else [next(row) for _ in self.cells[1:]]
-        memory = Memory(next(row), next(row), next(row)) if self.attention else None
-        cells = [
-            cell.with_weights([next(row) for _ in range(count)])
-            for cell, count in zip(self.cells, self.counts, strict=True)
-        ]
-        attentions = [
-            Attention(
-                Projection(next(row), next(row), next(row), next(row), query),
-                *(next(row), next(row)),
-                Projection(next(row), next(row), next(row), next(row), context),
-            )
-            for query, context in self.widths
-        ]
+        row = iter(tensors)
+
+        def take(count: int) -> Iterator[Any]:
+            return itertools.islice(row, count)
+
+        x, mask, first = take(3)
+        aligned = [] if self.attention else [*take(len(self.cells) - 1)]
+        memory = Memory(*take(3)) if self.attention else None
+        cells = [cell.with_weights([*take(count)]) for cell, count in zip(self.cells, self.counts, strict=True)]
+        attentions = []
+        for query, context in self.widths:
+            asking = Projection(*take(4))._replace(widths=query)
+            score = next(row), next(row)
+            attentions.append(Attention(asking, *score, Projection(*take(4))._replace(widths=context)))
         return Given(x, mask, first, cells, aligned, memory, attentions)
 
 
@@ -125,36 +124,9 @@ def plan_of(
     given: Given, kernels: Sequence[type[Kernel]], *, attention: Any, dtype: torch.dtype, reverse: bool
 ) -> Plan:
     """The plan for these inputs and kernels."""
-    return Plan(
-        kernels=tuple(kernels),
-        attention=attention,
-        dtype=dtype,
-        reverse=reverse,
-        cells=tuple(cell.design for cell in given.cells),
-        counts=tuple(len(cell.weights) for cell in given.cells),
-        widths=tuple((level.query.widths, level.context.widths) for level in given.attentions),
-    )
-
-
-class Room:
-    """The tensors that the forward pass keeps: new memory or, in the backward pass, the kept tensors in the same
-    order."""
-
-    def __init__(self, sizes: Sizes, kept: Sequence[Tensor] | None, *, shared: bool) -> None:
-        """`shared`: with fp32 products, h is stored only once."""
-        self.sizes, self.kept, self._shared = sizes, list[Tensor](), shared
-        self._given = None if kept is None else iter(kept)
-
-    def take(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        """The next tensor."""
-        self.kept.append(self.sizes.empty(*shape, dtype=dtype) if self._given is None else next(self._given))
-        return self.kept[-1]
-
-    def states(self, parts: int, length: int) -> States:
-        """The states of `length` time steps."""
-        shape = length, self.sizes.batch, self.sizes.hidden
-        wide = self.take(parts, *shape, dtype=torch.float32)
-        return States(wide, wide[0] if self._shared else self.take(*shape))
+    cells, counts = zip(*((cell.design, len(cell.weights)) for cell in given.cells), strict=True)
+    widths = tuple((level.query.widths, level.context.widths) for level in given.attentions)
+    return Plan(tuple(kernels), attention, dtype, reverse, cells, counts, widths)
 
 
 class Aligned:
@@ -197,16 +169,15 @@ class Attended:
     """The input of a cell that is a product of an attention's context; the query comes from the cell below."""
 
     def __init__(
-        self, attention: Any, own: Attention, below: Unit, room: Room, *, weights: Tensor, contexts: Tensor,
-        multiplied: bool,
-    ) -> None:  # fmt: skip
-        """`weights` [T, B, G, S] and `contexts` [T, B, M] are written. `multiplied`: see `nmt.ops.product`."""
-        self.attention, self._below, self._multiplied = attention, below, multiplied
+        self, attention: Any, own: Attention, below: Unit, loop: Loop, *, weights: Tensor, contexts: Tensor
+    ) -> None:
+        """`weights` [T, B, G, S] and `contexts` [T, B, M] are written."""
+        self.attention, self._below, self._multiplied = attention, below, loop.multiplied is not None
         self.weights, self.contexts = weights, contexts
-        sizes, (length, batch) = room.sizes, contexts.shape[:2]
-        self.query, self.context = (Product(part, sizes, room.take) for part in (own.query, own.context))
-        self.queries = room.take(length, batch, len(own.query.weight))
-        self.products = room.take(length, batch, len(own.context.weight), dtype=self.context.dtype)
+        length, batch = contexts.shape[:2]
+        self.query, self.context = (Product(part, loop.sizes, loop.take) for part in (own.query, own.context))
+        self.queries = loop.take(length, batch, len(own.query.weight))
+        self.products = loop.take(length, batch, len(own.context.weight), dtype=self.context.dtype)
         self._steps = self._cut(self.queries, self.weights, self.contexts, self.products)
         self.inputs = self.products.unsqueeze(2).unbind()
 
@@ -310,29 +281,43 @@ class Loop:
 
     def __init__(self, plan: Plan, given: Given, *, kept: Sequence[Tensor] | None = None) -> None:
         self.plan, self.given = plan, given
+        self.kept, self._earlier = list[Tensor](), None if kept is None else iter(kept)
+        """`kept`: the tensors that the forward pass keeps; in the backward pass the same, in the same order."""
         self.multiplied: Tensor | None = None
         """See `nmt.ops.product`."""
         batch, length = given.x.shape[:2]
         self.sizes = Sizes(length, batch, given.first.size(-1), plan.dtype, given.x.device)
-        self.room = Room(self.sizes, kept, shared=plan.shared)
-        self.states = self.room.states(len(given.first), length + 1)
+        self.states = self._states(length + 1)
         early, late = self.states.at(0, length), self.states.at(1, length + 1)
         self.before, self.after = (late, early) if plan.reverse else (early, late)
         self.start, self.end = (length, 0) if plan.reverse else (0, length)
-        self.sources: list[Aligned | Attended] = [Aligned(given.x), *map(Aligned, given.aligned), *self._attended()]
-        between = [self.room.states(len(given.first), length) for _ in given.cells[1:]]
+        self.attended = [*self._attended()]
+        """The inputs that use attention."""
+        self.aligned = [Aligned(x) for x in (given.x, *given.aligned)]
+        """The inputs that are computed before the loop, starting with the lowest cell."""
+        between = [self._states(length) for _ in given.cells[1:]]
         live = [None] * length if given.mask is None else given.mask.split(1, 1)
-        each = zip(
-            plan.kernels, given.cells, self.sources, [self.before, *between], [*between, self.after], strict=True
-        )
+        sources: list[Aligned | Attended] = [*self.aligned, *self.attended]
+        units = zip(plan.kernels, given.cells, sources, strict=True)
+        states = zip([self.before, *between], [*between, self.after], strict=True)
         self.cells = [
             _Cell(self._kernel(kind, unit), source, before, steps_of(source.inputs, before, after, live))
-            for kind, unit, source, before, after in each
+            for (kind, unit, source), (before, after) in zip(units, states, strict=True)
         ]
+
+    def take(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """New memory that is kept or, in the backward pass, the next kept tensor."""
+        self.kept.append(self.sizes.empty(*shape, dtype=dtype) if self._earlier is None else next(self._earlier))
+        return self.kept[-1]
+
+    def _states(self, length: int) -> States:
+        shape = length, self.sizes.batch, self.sizes.hidden
+        wide = self.take(len(self.given.first), *shape, dtype=torch.float32)
+        return States(wide, wide[0] if self.plan.shared else self.take(*shape))
 
     def _kernel(self, kind: type[Kernel], unit: Unit) -> Kernel:
         length, batch, hidden = self.sizes[:3]
-        saved = [self.room.take(length, batch, width * hidden) for width in kind.saved_widths]
+        saved = [self.take(length, batch, width * hidden) for width in kind.saved_widths]
         return kind(unit, self.sizes, saved=saved)
 
     def _attended(self) -> Iterator[Attended]:
@@ -341,17 +326,14 @@ class Loop:
         if memory is None:
             return
         count, (_, heads, source, width), (length, batch) = len(levels), memory.keys.shape, self.sizes[:2]
-        self.weights = self.room.take(length, batch, count * heads, source, dtype=torch.float32)
-        self.contexts = self.room.take(length, batch, count * heads * width)
+        self.weights = self.take(length, batch, count * heads, source, dtype=torch.float32)
+        self.contexts = self.take(length, batch, count * heads * width)
         if self.plan.attention.takes_wide_values and count == 1:
             self.multiplied = product.multiplied(memory.values, levels[0].context)
         attentions = self._attentions(memory.values if self.multiplied is None else self.multiplied)
-        room = zip(levels, attentions, cells, self.weights.chunk(count, 2), self.contexts.chunk(count, 2), strict=False)
-        for level, attention, below, weights, contexts in room:
-            yield Attended(
-                attention, level, below, self.room,
-                weights=weights, contexts=contexts, multiplied=self.multiplied is not None,
-            )  # fmt: skip
+        parts = self.weights.chunk(count, 2), self.contexts.chunk(count, 2)
+        for level, attention, below, weights, contexts in zip(levels, attentions, cells, *parts, strict=False):
+            yield Attended(attention, level, below, self, weights=weights, contexts=contexts)
 
     def _attentions(self, values: Tensor) -> list[Any]:
         """One attention for each level, over the same keys and these values."""
@@ -362,16 +344,6 @@ class Loop:
             memory.keys, values, penalty=memory.penalty[:, 0, 0].float(), weights=weights
         )
         return found
-
-    @property
-    def aligned(self) -> list[Aligned]:
-        """The inputs that are computed before the loop, starting with the lowest cell."""
-        return [source for source in self.sources if isinstance(source, Aligned)]
-
-    @property
-    def attended(self) -> list[Attended]:
-        """The inputs that use attention."""
-        return [source for source in self.sources if isinstance(source, Attended)]
 
     @property
     def deferrable(self) -> bool:
@@ -393,7 +365,7 @@ class Loop:
             if self.multiplied is not None:
                 product.write_contexts(self.weights, self.given.memory.values, out=self.contexts)
             results.append(_batch_first(self.contexts, self.contexts.dtype))
-        return [*results, *self.room.kept]
+        return [*results, *self.kept]
 
     def backward(
         self, d_outputs: Tensor | None, d_contexts: Tensor | None, d_last: Tensor | None

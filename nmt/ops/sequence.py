@@ -43,12 +43,11 @@ def sequence(
         return reference(unit, projected, state, mask, reverse=reverse)
     (kind,) = kinds
     found = kind.whole([unit], projected.unsqueeze(0), None if state is None else [state], mask, reverse=reverse)
-    if found is not None:
-        outputs, last = found[0][0], found[1][0]
-    else:
-        first = first_state(unit, projected, state)
-        given = Given(projected, mask, first, [unit])
+    if found is None:
+        given = Given(projected, mask, first_state(unit, projected, state), [unit])
         outputs, last, *_ = run_loop(given, [kind], dtype=product_dtype(unit, projected), reverse=reverse)
+    else:
+        outputs, last = found[0][0], found[1][0]
     return unit.output(outputs), tuple(last.unbind())
 
 
@@ -97,21 +96,15 @@ class Direction(NamedTuple):
     projection: Projection
 
 
-class Bidirectional(NamedTuple):
-    """The result of `bidirectional`."""
-
-    outputs: Tensor
-    """[B, T, 2H] in input order, the forward direction first"""
-    last: tuple[State, State]
-    """The last computed state of each direction, tensors [B, H]"""
-
-
-def bidirectional(ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor | None) -> Bidirectional | None:
+def bidirectional(
+    ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor | None
+) -> tuple[Tensor, list[State]] | None:
     """Both directions over x [B, T, D] from zeros, in one launch; None if they have to run one after the other.
 
     `ahead` runs from the first time step to the last and `back` from the last to the first; rows keep their state where
     mask [B, T], if given, is false. A single product with the input matrices of both directions computes the inputs.
-    Outputs have the type of the products.
+    Returns the outputs [B, T, 2H] in input order, the forward direction first, in the type of the products, and the
+    last computed state of each direction.
     """
     units = [ahead.unit, back.unit]
     if x.numel() == 0 or ahead.unit.design != back.unit.design:
@@ -128,8 +121,7 @@ def bidirectional(ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor 
     if found is None:
         return None
     outputs, last = found
-    first, second = (tuple(state.unbind()) for state in last)
-    return Bidirectional(ahead.unit.output(outputs.permute(1, 2, 0, 3).flatten(2)), (first, second))
+    return ahead.unit.output(outputs.permute(1, 2, 0, 3).flatten(2)), [tuple(state.unbind()) for state in last]
 
 
 def kernels_of(operation: str, *units: Unit, like: Tensor) -> list[type[Kernel]]:
@@ -195,15 +187,6 @@ class Attended(NamedTuple):
     """[B, H] each, in at least fp32"""
 
 
-class Aligned(NamedTuple):
-    """The result of `one_to_one_sequence`."""
-
-    outputs: Tensor
-    """[B, T, H], in input order"""
-    last: State
-    """[B, H] each, in at least fp32"""
-
-
 class Level(NamedTuple):
     """An attention, and the cell that reads its context."""
 
@@ -243,20 +226,20 @@ def attended_sequence(
 
 def one_to_one_sequence(
     lower: Unit, higher: Unit, projected: Tensor, *, context: Tensor, state: State, mask: Tensor | None, reverse: bool
-) -> Aligned | None:
-    """s = lower(h', x_t); h = higher(s, context_t) for each time step; `reverse` runs from the last step to the first.
+) -> tuple[Tensor, State] | None:
+    """s = lower(h', x_t); h = higher(s, context_t) for each time step, and what `sequence` returns.
 
     projected [B, T, kH] and context [B, T, k'H] are the input products of the cells; the other arguments are as for
-    `attended_sequence`.
+    `sequence`.
     """
     if not projected.numel() or projected.dtype != context.dtype:
         return None
     pair = pair_of(lower, higher)
     if pair is not None:  # without matrices, the steps of both cells are steps of one unit
-        return Aligned(*sequence(pair, torch.cat([projected, context], -1), state, mask, reverse=reverse))
+        return sequence(pair, torch.cat([projected, context], -1), state, mask, reverse=reverse)
     kinds = kernels_of("one_to_one", lower, higher, like=projected)
     if not kinds:
         return None
     given = Given(projected, mask, first_state(lower, projected, state), [lower, higher], [context])
     outputs, last, *_ = run_loop(given, kinds, dtype=product_dtype(lower, projected), reverse=reverse)
-    return Aligned(higher.output(outputs), tuple(last.unbind()))
+    return higher.output(outputs), tuple(last.unbind())

@@ -100,12 +100,6 @@ def or_zeros(gradient: Tensor | None, *, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if gradient is None else gradient
 
 
-def sequence_like(x: Tensor, *, hidden: int) -> Tensor:
-    """Memory for the states [D, B, T, hidden] of x [D, B, T, kH]; its layout is [B, T, D, hidden]."""
-    directions, batch, length, _ = x.shape
-    return x.new_empty(batch, length, directions, hidden).permute(2, 0, 1, 3)
-
-
 def mask_bytes(mask: Tensor | None) -> Tensor | None:
     """A mask in the form that kernels read, uint8; a bool mask is not copied."""
     return None if mask is None else mask.bool().view(torch.uint8)

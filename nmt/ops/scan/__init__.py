@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmt.ops.native import column_sums, kernel
+from nmt.ops.native import kernel
+from nmt.ops.product import row_sums
 from nmt.ops.recurrence import State, readable_rows
 from nmt.ops.unit import Kernel, Sizes, States, Step, Unit
 
@@ -59,10 +60,15 @@ class Pair(ScanUnit):
 
     def __post_init__(self) -> None:
         cell = self.cell
-        same = {name: getattr(cell, name) for name in ("name", "states", "native_source", "functions", "wide_memory")}
-        both = {"inputs": 2 * cell.inputs, "vectors_each": 2 * cell.vectors_each}
-        for name, value in (same | both).items():
-            object.__setattr__(self, name, value)
+        vars(self).update(
+            name=cell.name,
+            inputs=2 * cell.inputs,
+            states=cell.states,
+            vectors_each=2 * cell.vectors_each,
+            native_source=cell.native_source,
+            functions=cell.functions,
+            wide_memory=cell.wide_memory,
+        )
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
         count = self.cell.vectors_each
@@ -123,27 +129,19 @@ class Scan(Kernel):
         """The gradients of x, of the vectors in each row [D, V, B, H] and of the first state; d_last is contiguous."""
         raise NotImplementedError
 
-    @staticmethod
-    def over_rows(d_vectors: Tensor) -> Tensor:
-        """Sums [D, V, H] of the vectors' gradients in each row [D, V, B, H], with the same bits every time."""
-        raise NotImplementedError
-
     @classmethod
     def whole(
         cls, units: Sequence[Unit], x: Tensor, state: Sequence[State] | None, mask: Tensor | None, *, reverse: bool
     ) -> tuple[Tensor, Tensor]:
-        first = None if state is None else torch.stack([torch.stack([part.float() for part in one]) for one in state])
-        vectors = None
-        if units[0].weights:
-            vectors = torch.stack([torch.stack([weight.float() for weight in unit.weights]) for unit in units])
+        first = None if state is None else torch.stack([*map(torch.stack, state)]).float()
+        vectors = torch.stack([torch.stack(unit.weights) for unit in units]).float() if units[0].weights else None
         outputs, last = _Whole.apply(cls, units[0].design, reverse, mask, x, vectors, first)
         return outputs, last
 
     @functools.cached_property
     def vectors(self) -> Tensor | None:
         """The weights in the form for one direction, fp32 [1, V, H]; None without weights."""
-        weights = [weight.detach().float() for weight in self.unit.weights]
-        return torch.stack(weights)[None] if weights else None
+        return torch.stack(self.unit.weights).detach().float()[None] if self.unit.weights else None
 
     @functools.cached_property
     def d_vectors(self) -> Tensor:
@@ -152,7 +150,14 @@ class Scan(Kernel):
         return self.sizes.empty(1, self.unit.vectors_each, batch, hidden, dtype=torch.float32).zero_()
 
     def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
-        return list(self.over_rows(self.d_vectors)[0]) if self.unit.weights else []
+        return list(_over_rows(self.d_vectors)[0]) if self.unit.weights else []
+
+
+def _over_rows(d_vectors: Tensor) -> Tensor:
+    """Sums [D, V, H] of the vectors' gradients in each row [D, V, B, H], with the same bits every time."""
+    directions, vectors, batch, hidden = d_vectors.shape
+    by_row = d_vectors.permute(2, 0, 1, 3).reshape(batch, 1, directions * vectors * hidden)
+    return row_sums(by_row).view(directions, vectors, hidden)
 
 
 class _Whole(torch.autograd.Function):
@@ -172,7 +177,7 @@ class _Whole(torch.autograd.Function):
         if d_last is None:
             d_last = given.x.new_zeros(directions, ctx.unit.states, batch, hidden, dtype=torch.float32)
         dx, rows, d_first = ctx.kernel.run_backward(given, outputs, kept, d_outputs, d_last.contiguous())
-        d_vectors = None if given.vectors is None else ctx.kernel.over_rows(rows)
+        d_vectors = None if given.vectors is None else _over_rows(rows)
         return None, None, None, None, dx, d_vectors, None if given.first is None else d_first
 
 
@@ -190,16 +195,14 @@ class NativeScan(Scan):
         outputs = x.new_empty(batch, length, directions, hidden).permute(2, 0, 1, 3)
         states = torch.empty(directions, unit.states, length + 1, batch, hidden)
         last = torch.empty(directions, unit.states, batch, hidden)
-        run = kernel(f"{unit.name}_forward", x.dtype, source=unit.native_source)
         for d in range(directions):
             reverse = given.reverse or d == 1
-            early, late, begin, end = states[d][:, :-1], states[d][:, 1:], 0, -1
+            before, after, begin, end = states[d][:, :-1], states[d][:, 1:], 0, -1
             if reverse:
-                early, late, begin, end = late, early, -1, 0
+                before, after, begin, end = after, before, -1, 0
             states[d][:, begin] = 0 if given.first is None else given.first[d]
             vectors = None if given.vectors is None else given.vectors[d]
-            read, sizes = _arguments(unit, x[d], vectors, mask, early, late, reverse=reverse)
-            run(*read, *_steps(outputs[d]), *sizes)
+            _run("forward", unit, x[d], vectors, mask, (before, after), *_steps(outputs[d]), reverse=reverse)
             last[d] = states[d][:, end]
         return outputs, last, states
 
@@ -210,26 +213,19 @@ class NativeScan(Scan):
         unit, x, mask = given.unit, readable_rows(given.x), None if given.mask is None else given.mask.bool()
         dx, gradient = torch.empty_like(x, memory_format=torch.contiguous_format), d_last.clone()
         d_vectors = d_last.new_zeros(len(outputs), unit.vectors_each, *d_last.shape[2:])
-        run = kernel(f"{unit.name}_backward", x.dtype, source=unit.native_source)
         for d in range(len(outputs)):
             reverse = given.reverse or d == 1
-            added = None if d_outputs is None else readable_rows(d_outputs[d])
+            added = _steps(None if d_outputs is None else readable_rows(d_outputs[d]))
             vectors = None if given.vectors is None else given.vectors[d]
-            early, late = kept[d][:, :-1], kept[d][:, 1:]
-            before, after = (late, early) if reverse else (early, late)
-            read, sizes = _arguments(unit, x[d], vectors, mask, before, after, reverse=reverse)
-            run(*read, *_steps(added), gradient[d], *_steps(dx[d]), d_vectors[d], *sizes)
+            before, after = kept[d][:, :-1], kept[d][:, 1:]
+            states, results = (after, before) if reverse else (before, after), (gradient[d], *_steps(dx[d]))
+            _run("backward", unit, x[d], vectors, mask, states, *added, *results, d_vectors[d], reverse=reverse)
         return dx, d_vectors, gradient
-
-    @staticmethod
-    def over_rows(d_vectors: Tensor) -> Tensor:
-        return torch.stack([torch.stack([column_sums(vector) for vector in one]) for one in d_vectors])
 
     def forward(self, step: Step) -> None:
         _, x, before, after, mask = step
-        read, sizes = _arguments(self.unit, x, self.vectors, mask, before.parts, after.parts)
-        run = kernel(f"{self.unit.name}_forward", x.dtype, source=self.unit.native_source)
-        run(*read, *_steps(after.operand.transpose(0, 1)), *sizes)
+        out = _steps(after.operand.transpose(0, 1))
+        _run("forward", self.unit, x, self.vectors, mask, (before.parts, after.parts), *out)
 
     def backward(
         self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
@@ -237,27 +233,28 @@ class NativeScan(Scan):
         _, x, before, after, mask = step
         if pending is not None:
             kernel("add_rows", pending.dtype)(pending, pending.stride(0), gradient[0], *pending.shape)
-        read, sizes = _arguments(self.unit, x, self.vectors, mask, before.parts, after.parts)
-        run = kernel(f"{self.unit.name}_backward", x.dtype, source=self.unit.native_source)
-        run(*read, *_steps(d_output), gradient, *_steps(dx), self.d_vectors, *sizes)
+        results = (*_steps(d_output), gradient, *_steps(dx), self.d_vectors)
+        _run("backward", self.unit, x, self.vectors, mask, (before.parts, after.parts), *results)
 
 
-def _arguments(
+def _run(
+    name: str,
     unit: ScanUnit,
     x: Tensor,
     vectors: Tensor | None,
     mask: Tensor | None,
-    before: Tensor,
-    after: Tensor,
-    *,
+    states: tuple[Tensor, Tensor],
+    *more: Any,
     reverse: bool = False,
-) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """The first and the last arguments of a kernel, forward or backward, see scan.h: what it reads, that is the inputs
-    [B, n, kH], the weights, the mask and the states [P, n, B, H] before and after each step; sizes and `form`."""
-    weights = _NONE if vectors is None else vectors
-    states = before, before.stride(0), after, after.stride(0), after.stride(2), after.stride(1)
-    sizes = len(x), x.size(1), x.size(-1) // unit.inputs, reverse, unit.code << 1 | unit.cells - 1
-    return (*_steps(x), weights, *_steps(mask), *states), sizes
+) -> None:
+    """Call a kernel of scan.h, forward or backward, which reads the inputs [B, n, kH], the weights, the mask and the
+    states [P, n, B, H] before and after each step; `more` are its arguments between the states and the sizes."""
+    (before, after), weights = states, _NONE if vectors is None else vectors
+    kernel(f"{unit.name}_{name}", x.dtype, source=unit.native_source)(
+        *(*_steps(x), weights, *_steps(mask)),
+        *(before, before.stride(0), after, after.stride(0), after.stride(2), after.stride(1), *more),
+        *(len(x), x.size(1), x.size(-1) // unit.inputs, reverse, unit.code << 1 | unit.cells - 1),
+    )
 
 
 def _steps(x: Tensor | None) -> tuple[Tensor | None, int, int]:

@@ -19,6 +19,7 @@ Imported only by kernels, because Triton is not installed everywhere.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 import torch
@@ -36,7 +37,6 @@ from nmt.ops.triton_tools import (
     mask_strides,
     readable,
     reciprocal,
-    sequence_like,
     sigmoid,
     tanh,
 )
@@ -420,57 +420,44 @@ def unit_constants(unit: ScanUnit) -> dict[str, Any]:
     return functions | {"CELLS": unit.cells, "OPTIONS": unit.code} | sizes
 
 
-def _constants(given: Given, launch: Launch) -> dict[str, Any]:
-    """The constants of a launch that both kernels have."""
-    unit, reverse, mask, x, _, first = given
-    flags = {"MASKED": mask is not None, "STARTED": first is not None, "REVERSE": int(reverse), "BOTH": len(x) == 2}
-    return unit_constants(unit) | flags | dict(zip(("BLOCK", "UNROLL", "STAGES"), launch, strict=True))
-
-
-def _forward(given: Given, outputs: Tensor, memory: Tensor, last: Tensor, *, kept: int, launch: Launch) -> None:
-    """Launch the kernel, which writes last [D, P, B, H] and, of the states of all steps, `kept` tensors."""
-    _, _, mask, x, vectors, first = given
-    directions, batch, length, _ = x.shape
-    hidden = last.size(-1)
-    grid = triton.cdiv(hidden, launch.block) * batch, directions
-    with torch.cuda.device_of(x):
-        if grid[0]:
-            scan_forward_kernel[grid](
-                x, last if vectors is None else vectors, mask, first, outputs, memory, last,
-                *x.stride()[:3], *mask_strides(mask), 0 if first is None else first.stride(1),
-                *outputs.stride()[:3], outputs.numel(), last.stride(1), batch, length, hidden,
-                KEPT=kept, num_warps=1, **_constants(given, launch),
-            )  # fmt: skip
-
-
-def _backward(
+def _run(
+    kernel: Any,
     given: Given,
-    outputs: Tensor,
-    memory: Tensor,
-    d_outputs: Tensor | None,
-    d_last: Tensor,
-    dx: Tensor,
-    d_vectors: Tensor,
-    d_first: Tensor,
-    *,
-    added: bool,
+    tensors: Sequence[Tensor | None],
+    strides: Sequence[int],
     launch: Launch,
+    **constants: Any,
 ) -> None:
-    """Launch the kernel, which writes dx, writes or adds to d_vectors [D, V, B, H], and writes d_first in the layout of
-    d_last."""
-    _, _, mask, x, vectors, first = given
-    directions, batch, length, _ = x.shape
-    hidden = d_last.size(-1)
+    """Launch a kernel; `tensors` are those that follow the given ones, outputs first and a result in fp32 last, and
+    `strides` those that follow the strides of the states."""
+    unit, reverse, mask, x, vectors, first = given
+    outputs, last = tensors[0], tensors[-1]
+    assert outputs is not None
+    assert last is not None
+    hidden, (directions, batch, length, _) = x.size(-1) // unit.inputs, x.shape
     grid = triton.cdiv(hidden, launch.block) * batch, directions
     with torch.cuda.device_of(x):
         if grid[0]:
-            scan_backward_kernel[grid](
-                x, d_last if vectors is None else vectors, mask, first, outputs, memory, d_outputs, d_last,
-                dx, d_vectors, d_first, *x.stride()[:3], *mask_strides(mask), 0 if first is None else first.stride(1),
-                *outputs.stride()[:3], outputs.numel(), *((0, 0, 0) if d_outputs is None else d_outputs.stride()[:3]),
-                d_last.stride(1), *dx.stride()[:3], batch, length, hidden,
-                GIVEN=d_outputs is not None, ADDED=added, num_warps=1, **_constants(given, launch),
+            kernel[grid](
+                x, last if vectors is None else vectors, mask, first, *tensors,
+                *x.stride()[:3], *mask_strides(mask), 0 if first is None else first.stride(1),
+                *outputs.stride()[:3], outputs.numel(), *strides, batch, length, hidden,
+                MASKED=mask is not None, STARTED=first is not None, REVERSE=int(reverse), BOTH=directions == 2,
+                BLOCK=launch.block, UNROLL=launch.unroll, STAGES=launch.stages, num_warps=1,
+                **unit_constants(unit), **constants,
             )  # fmt: skip
+
+
+def _run_backward(
+    given: Given, states: Sequence[Tensor], d_outputs: Tensor | None, d_last: Tensor, results: Sequence[Tensor],
+    launch: Launch, *, added: bool,
+) -> None:  # fmt: skip
+    """Launch the backward kernel, which writes `results`: dx, d_vectors [D, V, B, H], to which it adds if `added`, and
+    d_first in the layout of d_last. `states` are the outputs and the other states of all steps."""
+    given_strides = (0, 0, 0) if d_outputs is None else d_outputs.stride()[:3]
+    strides = *given_strides, d_last.stride(1), *results[0].stride()[:3]
+    tensors = *states, d_outputs, d_last, *results
+    _run(scan_backward_kernel, given, tensors, strides, launch, GIVEN=d_outputs is not None, ADDED=added)
 
 
 class TritonScan(Scan):
@@ -484,12 +471,12 @@ class TritonScan(Scan):
         unit, x = given.unit, given.x
         directions, batch, length, width = x.shape
         hidden = width // unit.inputs
-        outputs = sequence_like(x, hidden=hidden)
+        outputs = x.new_empty(batch, length, directions, hidden).permute(2, 0, 1, 3)
         kind = torch.float32 if unit.wide_memory else x.dtype
         memory = x.new_empty(unit.states - 1, batch, length, directions, hidden, dtype=kind)
         last = x.new_empty(directions, unit.states, batch, hidden, dtype=torch.float32)
-        launch = launch_for(x, hidden=hidden)
-        _forward(given, outputs, memory, last, kept=unit.states, launch=launch)
+        tensors, launch = (outputs, memory, last), launch_for(x, hidden=hidden)
+        _run(scan_forward_kernel, given, tensors, [last.stride(1)], launch, KEPT=unit.states)
         return outputs, last, memory
 
     @classmethod
@@ -501,23 +488,18 @@ class TritonScan(Scan):
         directions, batch, _, hidden = outputs.shape
         d_vectors = d_last.new_empty(directions, given.unit.vectors_each, batch, hidden)
         d_outputs = None if d_outputs is None else readable(d_outputs)
-        launch = launch_for(given.x, hidden=hidden, backward=True)
-        results = dx, d_vectors, d_first
-        _backward(given, outputs, kept, d_outputs, d_last, *results, added=False, launch=launch)
-        return dx, d_vectors, d_first
-
-    @staticmethod
-    def over_rows(d_vectors: Tensor) -> Tensor:
-        return d_vectors.sum(2)
+        results, launch = (dx, d_vectors, d_first), launch_for(given.x, hidden=hidden, backward=True)
+        _run_backward(given, (outputs, kept), d_outputs, d_last, results, launch, added=False)
+        return results
 
     def _step(self, x: Tensor, before: States, mask: Tensor | None) -> Given:
         return Given(self.unit, False, mask, x[None], self.vectors, before.parts.transpose(0, 1))
 
     def forward(self, step: Step) -> None:
         _, x, before, after, mask = step
-        given, last = self._step(x, before, mask), after.parts.transpose(0, 1)
+        tensors = after.operand.unsqueeze(2), after.operand, after.parts.transpose(0, 1)
         kept = int(after.operand.data_ptr() != after.parts.data_ptr())
-        _forward(given, after.operand.unsqueeze(2), after.operand, last, kept=kept, launch=STEP)
+        _run(scan_forward_kernel, self._step(x, before, mask), tensors, [tensors[2].stride(1)], STEP, KEPT=kept)
 
     def backward(
         self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
@@ -525,7 +507,6 @@ class TritonScan(Scan):
         _, x, before, after, mask = step
         if pending is not None:
             gradient[0] += pending
+        given, states = self._step(x, before, mask), (before.operand.unsqueeze(2), before.operand)
         d_output, results = None if d_output is None else d_output[None], (dx[None], self.d_vectors, gradient[None])
-        states = before.operand.unsqueeze(2), before.operand
-        given = self._step(x, before, mask)
-        _backward(given, *states, d_output, gradient[None], *results, added=True, launch=STEP)
+        _run_backward(given, states, d_output, gradient[None], results, STEP, added=True)
