@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nmt import registry
-from nmt.plugin_errors import PREFIX
-from nmt.registry import Registry
+from nmt.registry import PLUGIN_PREFIX, Registry
 from tests.conftest import REPOSITORY
 
 GUIDE = (REPOSITORY / "docs" / "plugins.md").read_text(encoding="utf-8")
@@ -44,7 +43,7 @@ def registries_restored() -> Iterator[None]:
     modules = set(sys.modules)
     for member, known in zip(members, before, strict=True):
         for name, component in known.items():
-            if component.__module__.startswith(PREFIX):
+            if component.__module__.startswith(PLUGIN_PREFIX):
                 del member._members[name]
     try:
         yield
@@ -52,5 +51,5 @@ def registries_restored() -> Iterator[None]:
         for member, known in zip(members, before, strict=True):
             member._members.clear()
             member._members.update(known)
-        for name in [name for name in sys.modules if name.startswith(PREFIX) and name not in modules]:
+        for name in [name for name in sys.modules if name.startswith(PLUGIN_PREFIX) and name not in modules]:
             del sys.modules[name]

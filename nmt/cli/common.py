@@ -20,7 +20,7 @@ from nmt.cli.descriptors import EXIT_NO_READER, has_no_reader
 from nmt.data.text import POLICIES, Policy
 from nmt.errors import NmtError, printable
 from nmt.files import is_out_of_memory, naming, reason
-from nmt.plugin_errors import plugin_error
+from nmt.registry import plugin_error
 from nmt.system import columns, expanded, wrapped
 
 STANDARD_OUTPUT = "standard output"

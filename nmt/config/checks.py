@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from nmt.config.options import check_options, choices, complete_choices, known_options
-from nmt.config.problems import Problem
+from nmt.config.problems import COMPONENTS, Problem
 from nmt.config.schema import AUTO, SECTIONS, Config, DataConfig, EvaluationConfig, ModelConfig, TrainingConfig
 from nmt.errors import refused
 from nmt.registry import (
@@ -19,29 +19,16 @@ from nmt.registry import (
     LOSSES,
     METRICS,
     MODELS,
-    OPTIMIZERS,
     SCHEDULES,
     SEARCHES,
     TASKS,
     TOKENIZERS,
-    Registry,
 )
 from nmt.units import SIDES, unit_of
 
 DEFAULT_BATCH_TOKENS = 2048
 NO_SCALE = 1.0
 """`model.layer_norm_scale` in a complete configuration without layer norm."""
-
-COMPONENTS: list[tuple[str, str, Registry[Any]]] = [
-    ("model", "architecture", MODELS),
-    ("model", "cell", CELLS),
-    ("model", "initializer", INITIALIZERS),
-    ("data", "tokenizer", TOKENIZERS),
-    ("training", "loss", LOSSES),
-    ("training", "optimizer", OPTIMIZERS),
-    ("training", "schedule", SCHEDULES),
-]
-"""Section, key and registry of each component that has options in the key with `_options`."""
 
 
 def complete(config: Config) -> tuple[Config, list[Problem]]:
@@ -50,21 +37,15 @@ def complete(config: Config) -> tuple[Config, list[Problem]]:
     if task is not None:
         config = dataclasses.replace(config, task_options=dataclasses.asdict(task))
     found: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
-    for section, key, registry in COMPONENTS:
+    for name, registry in COMPONENTS.items():
+        section, key = name.split(".")
         own = getattr(config, section)
-        options, wrong = known_options(
-            registry, getattr(own, key), getattr(own, f"{key}_options"), key=f"{section}.{key}"
-        )
+        also = (AUTO,) if registry is SEARCHES else ()
+        chosen = own.chosen_search if also else getattr(own, key)
+        options, wrong = known_options(registry, chosen, getattr(own, f"{key}_options"), key=name, also=also)
         problems += wrong
-        if options is not None:
+        if options is not None and getattr(own, key) not in also:  # else another beam size would select another search
             found[section][f"{key}_options"] = dataclasses.asdict(options)
-    decoding = config.decoding
-    options, wrong = known_options(
-        SEARCHES, decoding.chosen_search, decoding.search_options, key="decoding.search", also=(AUTO,)
-    )
-    problems += wrong
-    if options is not None and decoding.search != AUTO:  # otherwise another beam size would select another search
-        found["decoding"]["search_options"] = dataclasses.asdict(options)
     is_right = not any(key.startswith("model.cell") for key, *_ in problems)
     model, wrong = _complete_sides(dataclasses.replace(config.model, **found["model"]), shared=is_right)
     problems += wrong

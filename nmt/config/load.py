@@ -3,6 +3,7 @@ the configurations that come with nmt."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import hashlib
@@ -32,8 +33,7 @@ from nmt.config.yaml12 import Document, read_yaml, write_yaml
 from nmt.errors import ConfigError, DataError, missing, near_miss, shown
 from nmt.files import LARGEST_CONFIG, open_model_file, reason, unused_name, write_new
 from nmt.light.encodings import not_utf8
-from nmt.plugin_errors import PREFIX, import_line, worded
-from nmt.registry import TASKS
+from nmt.registry import PLUGIN_PREFIX, TASKS, import_line, worded
 from nmt.system import expanded
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def load_config(
             raise
         problems.append(Problem(KEY, str(error).partition(f"{KEY}: ")[2]))
         raw = {key: value for key, value in raw.items() if key != KEY}
-    problems += apply_overrides(raw, overrides, places)
+    problems += _apply_overrides(raw, overrides, places)
     given = copy.deepcopy(raw)
     failed = _add_plugins(raw, plugins)
     goes_on = is_begun or (lambda config: False)
@@ -101,16 +101,21 @@ def load_config(
 def _add_plugins(raw: dict[str, Any], more: Sequence[str]) -> list[Problem]:
     """Import the plugins in `raw` and in `more`, which is added to `raw`; return those that could not be loaded."""
     named = raw.get("plugins")
-    problems = plugin_problems(more, key="--plugin")
-    if named is None and not more:
-        return problems
+    given = [("--plugin", str(path)) for path in more]
     if isinstance(named, list):
-        # Values of other types, and unknown home directories, are reported when types are checked.
-        texts = [text for text in named if isinstance(text, str) and text and _is_path(text)]
-        problems += plugin_problems([expanded(text) for text in texts], key="plugins")
+        for path in named:  # values of other types, and unknown home directories, are reported when types are checked
+            with contextlib.suppress(ValueError):
+                given += [("plugins", expanded(path))] if isinstance(path, str) and path else []
         raw["plugins"] = [*named, *(path for path in more if path not in named)]
-    elif named is None:
+    elif named is None and more:
         raw["plugins"] = list(more)
+    problems = []
+    for key, path in given:
+        try:
+            import_plugins([path])
+        except ConfigError as error:
+            message = str(error).removeprefix(f"{_PLUGINS}: ")
+            problems.append(Problem(key, message, failed_plugin=True, cause=error.__cause__))
     return problems
 
 
@@ -175,14 +180,12 @@ def dump(config: Config) -> str:
     return write_yaml({KEY: FORMAT, **sections})
 
 
-def apply_overrides(
-    raw: dict[str, Any], overrides: Sequence[str], places: dict[str, int | str] | None = None
-) -> list[Problem]:
+def _apply_overrides(raw: dict[str, Any], overrides: Sequence[str], places: dict[str, int | str]) -> list[Problem]:
     """Set `section.key=value` entries in `raw`; values are YAML. Returns the entries that could not be set.
 
     `places`, the lines of keys in the file, loses the replaced keys.
     """
-    problems, places = list[Problem](), {} if places is None else places
+    problems = list[Problem]()
     for override in overrides:
         key, equals, text = override.partition("=")
         key = key.strip()
@@ -248,8 +251,13 @@ def validate(
         more += [problem for check in checks for problem in check(config)]
         refused = {problem.key for problem in found}
         found += [problem for problem in more if not _follows(problem, refused)]
-    if any(problem.failed_plugin for problem in found):
-        found = [hedged for problem in found if (hedged := _hedged(problem)) is not None]
+    if any(problem.failed_plugin for problem in found):  # which may be why a component is unknown
+        unless = ", unless a plugin that fails registers it."
+        found = [
+            problem._replace(message=problem.message.replace(".", unless, 1)) if problem.component else problem
+            for problem in found
+            if not problem.component or "Did you mean" in problem.message
+        ]
     if found or config is None:
         text = format_problems(origin, found, places)
         if all(problem.in_files for problem in found):
@@ -264,23 +272,6 @@ def _follows(problem: Problem, refused: Collection[str]) -> bool:
         return True
     section, words = problem.key.partition(".")[0], re.findall(r"[\w.]+", problem.message)
     return any(word in refused or f"{section}.{word}" in refused for word in words)
-
-
-def _hedged(problem: Problem) -> Problem | None:
-    """The problem, worded for the case that a plugin that could not be loaded may be its cause."""
-    if not problem.component:
-        return problem
-    if "Did you mean" not in problem.message:
-        return None
-    return problem._replace(message=problem.message.replace(".", ", unless a plugin that fails registers it.", 1))
-
-
-def _is_path(text: str) -> bool:
-    try:
-        expanded(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _read(path: Path, *, saved: bool = False) -> Document:
@@ -319,13 +310,11 @@ def _provisional(raw: Mapping[str, Any], error: ValidationError) -> Config | Non
         return None
 
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-
-
 def _folder() -> Path:
     """`configs` inside the installed package, or at the top of a checkout."""
-    installed = _PACKAGE / "configs"
-    return installed if installed.is_dir() else _PACKAGE.parent / "configs"
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "configs"
+    return installed if installed.is_dir() else package.parent / "configs"
 
 
 def bundled_names() -> list[str]:
@@ -335,23 +324,11 @@ def bundled_names() -> list[str]:
 
 def bundled_descriptions() -> dict[str, str]:
     """What each bundled configuration trains, in the words of its first line, by name."""
-    lines = {name: (_folder() / name).read_text(encoding="utf-8").partition("\n")[0] for name in bundled_names()}
-    return {name: line.removeprefix("# ") for name, line in lines.items()}
+    texts = {name: (_folder() / name).read_text(encoding="utf-8") for name in bundled_names()}
+    return {name: text.partition("\n")[0].removeprefix("# ") for name, text in texts.items()}
 
 
 _PLUGINS = "plugins"
-
-
-def plugin_problems(paths: Sequence[str | Path], *, key: str) -> list[Problem]:
-    """Import each file once; return a problem of `key` for each one that is missing or fails."""
-    problems = []
-    for path in paths:
-        try:
-            import_plugins([path])
-        except ConfigError as error:
-            message = str(error).removeprefix(f"{_PLUGINS}: ")
-            problems.append(Problem(key, message, failed_plugin=True, cause=error.__cause__))
-    return problems
 
 
 def import_plugins(paths: Sequence[str | Path]) -> None:
@@ -359,32 +336,26 @@ def import_plugins(paths: Sequence[str | Path]) -> None:
 
     Paths are relative to the current directory.
     """
-    for path in paths:
-        _import_plugin(Path(path))
-
-
-def _import_plugin(path: Path) -> None:
-    if not path.is_file():
-        raise ConfigError(f"{_PLUGINS}: {missing(path)}")
-    # The name is made from the full path: two plugins of the same file name do not collide.
-    name = f"{PREFIX}{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
-    if name in sys.modules:
-        return
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{_PLUGINS}: {path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        # Show any error raised by a user's file to the user, as one line.
-        del sys.modules[name]
-        line = import_line(error, module=name, path=str(path))
-        place = f"{path}" if line is None else f"{path}, line {line}"
-        raise ConfigError(
-            f"{_PLUGINS}: {place}: {error if isinstance(error, ConfigError) else worded(error)}"
-        ) from error
+    for path in map(Path, paths):
+        if not path.is_file():
+            raise ConfigError(f"{_PLUGINS}: {missing(path)}")
+        # The name is made from the full path: two plugins of the same file name do not collide.
+        name = f"{PLUGIN_PREFIX}{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+        if name in sys.modules:
+            continue
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise ConfigError(f"{_PLUGINS}: {path}: not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:  # any error raised by a user's file is shown to the user, as one line
+            del sys.modules[name]
+            line = import_line(error, module=name, path=str(path))
+            place = f"{path}" if line is None else f"{path}, line {line}"
+            said = error if isinstance(error, ConfigError) else worded(error)
+            raise ConfigError(f"{_PLUGINS}: {place}: {said}") from error
 
 
 def write_config(path: Path, config: Config, *, name: Path | None = None) -> None:

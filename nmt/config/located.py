@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 from pydantic import AfterValidator
 
-from nmt.config.checks import COMPONENTS
 from nmt.config.options import option_fields
+from nmt.config.problems import COMPONENTS
 from nmt.config.schema import SECTIONS, Config
 from nmt.files import CHECKPOINTS, model_folder
 from nmt.registry import TASKS, Registry
@@ -25,17 +25,18 @@ Change: TypeAlias = Callable[[str, str], str]
 def mapped(config: Config, change: Change) -> Config:
     """`config` with `change(key, path)` in place of each path in it, those in options of its components included."""
     changes = _changed(vars(config), _fields(config), "", change)
-    for name, section in vars(config).items():
-        if name in SECTIONS:
-            changes[name] = replace(section, **_changed(vars(section), _fields(section), f"{name}.", change))
-    for name, key, registry in COMPONENTS:
+    for name in SECTIONS:
+        section = getattr(config, name)
+        changes[name] = replace(section, **_changed(vars(section), _fields(section), f"{name}.", change))
+    for component, registry in COMPONENTS.items():
+        name, key = component.split(".")
         changes[name] = replace(changes[name], **_options(changes[name], key, registry, f"{name}.", change))
     return replace(config, **changes, **_options(config, "task", TASKS, "", change))
 
 
 def path_options(member: Any) -> list[str]:
     """The options of a component that are paths."""
-    return [name for name, field in option_fields(member).items() if _holds_paths(field)]
+    return [name for name, field in option_fields(member).items() if _holds_paths(field.annotation, field.metadata)]
 
 
 def named_paths(config: Config) -> Iterator[tuple[str, str]]:
@@ -52,7 +53,13 @@ def named_paths(config: Config) -> Iterator[tuple[str, str]]:
 
 def anchored(config: Config) -> Config:
     """`config` with absolute paths, which mean the same in every directory."""
-    return mapped(config, lambda _, path: _absolute(path))
+
+    def absolute(_key: str, path: str) -> str:
+        """Without links followed, if that leads to the same place."""
+        found, real = os.path.abspath(path), os.path.realpath(path)
+        return found if os.path.realpath(found) == real else real
+
+    return mapped(config, absolute)
 
 
 def located(config: Config, file: Path) -> Config:
@@ -96,25 +103,14 @@ def _changed(values: Mapping[str, Any], fields: Mapping[str, Any], prefix: str, 
     found: dict[str, Any] = {}
     for name, field in fields.items():
         value = values.get(name)
-        if value and _holds_paths(field):
+        if value and _holds_paths(field.annotation, field.metadata):
             key = f"{prefix}{name}"
             found[name] = change(key, value) if isinstance(value, str) else [change(key, path) for path in value]
     return found
 
 
-def _holds_paths(field: Any) -> bool:
-    return _has_path(field.annotation) or any(map(_is_path, field.metadata))
-
-
-def _has_path(annotation: Any) -> bool:
-    return any(map(_is_path, getattr(annotation, "__metadata__", ()))) or any(map(_has_path, get_args(annotation)))
-
-
-def _is_path(metadata: Any) -> bool:
-    return isinstance(metadata, AfterValidator) and metadata.func is expanded
-
-
-def _absolute(path: str) -> str:
-    """Without links followed, if that leads to the same place."""
-    found = os.path.abspath(path)
-    return found if os.path.realpath(found) == os.path.realpath(path) else os.path.realpath(path)
+def _holds_paths(annotation: Any, metadata: Sequence[Any] = ()) -> bool:
+    """Whether a type is, or contains, `nmt.config.schema.FilePath`."""
+    own = (*metadata, *getattr(annotation, "__metadata__", ()))
+    is_path = any(isinstance(one, AfterValidator) and one.func is expanded for one in own)
+    return is_path or any(map(_holds_paths, get_args(annotation)))

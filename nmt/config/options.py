@@ -19,8 +19,7 @@ from nmt.config.schema import AUTO, DecodingConfig
 from nmt.errors import ConfigError, SettingError, shown
 from nmt.light.options import OPTIONS
 from nmt.limits import LARGEST, MOST
-from nmt.plugin_errors import shown_path
-from nmt.registry import SEARCHES, Registry
+from nmt.registry import SEARCHES, Registry, shown_path
 
 
 @cache

@@ -58,12 +58,11 @@ def format_problems(origin: str, problems: Iterable[Problem], places: Mapping[st
     """
     found = [(_place(problem.key, places or {}), problem) for problem in problems]
     found.sort(key=lambda pair: (not isinstance(pair[0], int), pair[0] if isinstance(pair[0], int) else 0))
-    return "\n".join([f"{origin}:", *(f"  {printable(_line(place, problem))}" for place, problem in found)])
-
-
-def _line(place: int | str | None, problem: Problem) -> str:
-    where = "" if place is None else f"line {place}: " if isinstance(place, int) else f"{place}: "
-    return f"{where}{problem.key}: {problem.message}"
+    lines = [f"{origin}:"]
+    for place, (key, message, *_) in found:
+        where = "" if place is None else f"line {place}: " if isinstance(place, int) else f"{place}: "
+        lines.append(f"  {printable(f'{where}{key}: {message}')}")
+    return "\n".join(lines)
 
 
 def _place(key: str, places: Mapping[str, int | str]) -> int | str | None:
@@ -129,16 +128,12 @@ def _message(item: Any, key: str, siblings: list[str]) -> str:
         "less_than": f"must be less than {context.get('lt')}",
         "less_than_equal": f"must be at most {context.get('le')}",
     }
-    return f"{shown(value)} {wording.get(kind, item['msg'])}{_advice(value, kind)}"
-
-
-def _advice(value: Any, kind: str) -> str:
-    """How to write what was meant, if that is plain."""
+    advice = ""  # how to write what was meant, if that is plain
     if kind in ("int_type", "float_type") and isinstance(value, str) and len(value) < 30 and _NUMBER.fullmatch(value):
-        return "; leave out the quotes"
-    if kind in ("int_type", "int_from_float") and isinstance(value, float) and value.is_integer() and value < 1e15:
-        return f"; write {int(value)}"
-    return ""
+        advice = "; leave out the quotes"
+    elif kind in ("int_type", "int_from_float") and isinstance(value, float) and value.is_integer() and value < 1e15:
+        advice = f"; write {int(value)}"
+    return f"{shown(value)} {wording.get(kind, item['msg'])}{advice}"
 
 
 _LONGEST_LIST = 80
@@ -149,17 +144,18 @@ _FEW = 2
 _SIMILAR = 0.8
 """How alike a key in another place must be, from 0 to 1."""
 
-_OPTIONS: dict[str, Registry[Any]] = {
-    "model.architecture_options": MODELS,
-    "model.cell_options": CELLS,
-    "model.initializer_options": INITIALIZERS,
-    "data.tokenizer_options": TOKENIZERS,
-    "training.loss_options": LOSSES,
-    "training.optimizer_options": OPTIMIZERS,
-    "training.schedule_options": SCHEDULES,
-    "decoding.search_options": SEARCHES,
+COMPONENTS: dict[str, Registry[Any]] = {
+    "model.architecture": MODELS,
+    "model.cell": CELLS,
+    "model.initializer": INITIALIZERS,
+    "data.tokenizer": TOKENIZERS,
+    "training.loss": LOSSES,
+    "training.optimizer": OPTIMIZERS,
+    "training.schedule": SCHEDULES,
+    "decoding.search": SEARCHES,
 }
-"""The keys that hold options of components."""
+"""The keys of components whose options are in the key with `_options`."""
+_OPTIONS = {f"{key}_options": registry for key, registry in COMPONENTS.items()}
 
 _MEANT: dict[str, str] = {
     "run_dir": "model_dir output_dir save_dir out_dir workdir",
@@ -242,8 +238,7 @@ def _described(key: str, section: str) -> str:
     if above == section:
         return f"'{name}'"
     having = _components(above, name)
-    registry = _OPTIONS.get(above)
-    return f"'{key}'" + (f" (of {', '.join(having)})" if registry and len(having) <= _FEW else "")
+    return f"'{key}'" + (f" (of {', '.join(having)})" if above in _OPTIONS and len(having) <= _FEW else "")
 
 
 def _elsewhere(name: str) -> list[str]:
@@ -255,13 +250,9 @@ def _elsewhere(name: str) -> list[str]:
 
 def _components(where: str, name: str) -> list[str]:
     """The components whose options belong at `where` and that have an option of this name."""
-    for side in ("encoder_", "decoder_"):
-        where = where.replace(side, "")
-    registry = _OPTIONS.get(where)
-    if registry is None:
-        return []
-    members = ((member, getattr(registry.get(member), "Options", None)) for member in registry.names())
-    return [member for member, options in members if options is not None and name in _names(options)]
+    registry = _OPTIONS.get(where.replace("encoder_", "").replace("decoder_", ""))
+    members = {} if registry is None else {member: registry.get(member) for member in registry.names()}
+    return [member for member, own in members.items() if hasattr(own, "Options") and name in _names(own.Options)]
 
 
 def _similar(name: str, beside: Sequence[str]) -> list[str]:

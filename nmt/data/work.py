@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from nmt.errors import DataError, NmtError
 from nmt.files import is_out_of_memory
-from nmt.plugin_errors import plugin_error, worded
+from nmt.registry import plugin_error, worded
 
 T = TypeVar("T")
 S = TypeVar("S")

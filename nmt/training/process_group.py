@@ -22,7 +22,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from nmt.errors import NmtError
-from nmt.plugin_errors import plugin_error
+from nmt.registry import plugin_error
 from nmt.training.distributed import Launch, RankError, T, World
 
 BUCKET_BYTES = 32 << 20

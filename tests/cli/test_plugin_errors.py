@@ -12,7 +12,7 @@ import yaml
 from nmt.config import import_plugins
 from nmt.data.work import map_in_order
 from nmt.errors import DataError
-from nmt.plugin_errors import PREFIX, plugin_error
+from nmt.registry import PLUGIN_PREFIX, plugin_error
 from tests.console import call
 from tests.own_components import registries_restored
 from tests.tiny_training import nmt_train, write_config, write_corpus
@@ -130,7 +130,7 @@ def test_a_file_that_a_plugin_misses_is_said_as_its_error(tmp_path: Path, monkey
     import_plugins([plugin])
     import sys
 
-    (module,) = [module for name, module in sys.modules.items() if name.startswith(f"{PREFIX}opens")]
+    (module,) = [module for name, module in sys.modules.items() if name.startswith(f"{PLUGIN_PREFIX}opens")]
     with pytest.raises(FileNotFoundError) as caught:
         module.start()
     monkeypatch.chdir(tmp_path)

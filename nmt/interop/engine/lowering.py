@@ -57,8 +57,7 @@ from nmt.models.recurrent import DeepNMT, RNNSearch, RNNSearchDeepAtt
 from nmt.models.transformer import Transformer
 from nmt.ops.recurrence import EPSILON, Projection, Recurrent
 from nmt.ops.unit import Unit
-from nmt.plugin_errors import PREFIX
-from nmt.registry import CELLS, MODELS, Registry
+from nmt.registry import CELLS, MODELS, PLUGIN_PREFIX, Registry
 
 
 class Encoded(NamedTuple):
@@ -660,7 +659,7 @@ def _unknown(
     if registry is not None:
         names = [name for name in registry.names() if registry.get(name) in known]
     kind = type(module)
-    place = "" if kind.__module__.partition(".")[0] == "nmt" else f" of {kind.__module__.removeprefix(PREFIX)}"
+    place = "" if kind.__module__.partition(".")[0] == "nmt" else f" of {kind.__module__.removeprefix(PLUGIN_PREFIX)}"
     allowed = ", ".join(sorted(names))
     return ConfigError(f"model.{key}: the engine does not know the class {kind.__name__}{place}. Allowed: {allowed}.")
 
