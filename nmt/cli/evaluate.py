@@ -29,7 +29,7 @@ from nmt.evaluation import Metric, check_subwords
 from nmt.evaluation.report import FORMATS
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED, DEFAULT_TRIALS, TESTS
 from nmt.evaluation.testsets import test_set
-from nmt.library.scoring import DEFAULT_METRICS, chosen_metrics, measured, target_of
+from nmt.library.evaluation import DEFAULT_METRICS, chosen_metrics, measured, target_of
 from nmt.light.options import command_option
 from nmt.light.output import STDOUT, is_one_file
 

@@ -1,24 +1,36 @@
-"""`nmt.evaluate`: the work of nmt-eval, for text in memory or in files."""
+"""`nmt.evaluate`, for text in memory or in files, and the scores that nmt-eval has in common with it."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from nmt.errors import ConfigError, DataError, counted, refused
-from nmt.library.loading import before_torch, load, path_of
+from nmt.data.text import read_lines
+from nmt.errors import ConfigError, DataError, counted, refused, shown
+from nmt.evaluation import Metric, Score, build_metric, by_length, check_subwords, paired_test
+from nmt.evaluation.metrics import counting
+from nmt.evaluation.report import FORMATS, System
+from nmt.evaluation.report import Result as Measured
+from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SEED, check_test
+from nmt.evaluation.significance import confidence as resampled
+from nmt.evaluation.testsets import test_set as published_set
+from nmt.library.loading import load, path_of
 from nmt.library.translator import Translator
 from nmt.library.values import Result
+from nmt.registry import METRICS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from nmt.evaluation import Score
-    from nmt.evaluation.report import Result as Measured
     from nmt.library.values import Options
+
+DEFAULT_METRICS: Final = ("bleu", "chrf", "ter")
 
 Text = str | os.PathLike[str] | Sequence[str]
 """The name of a file, or the sentences themselves."""
@@ -59,8 +71,6 @@ class Evaluation:
 
     def as_table(self, format: str = "text") -> str:
         """The output of `nmt-eval --format`: text, latex, markdown or json."""
-        from nmt.evaluation.report import FORMATS, System
-
         if format not in FORMATS:
             raise ConfigError(refused("format", format, tuple(FORMATS), problem="is not known"))
         return FORMATS[format]([System(name, [*results.values()]) for name, results in self.measured.items()])
@@ -86,6 +96,79 @@ class Evaluation:
         return results
 
 
+def chosen_metrics(
+    names: Sequence[str], options: Mapping[str, Any], *, called: Mapping[str, str], language: str | None = None
+) -> list[Metric]:
+    """The requested metrics, each once, with those `options` that it has.
+
+    `called`: gives the user's name of an option. `language`: language of the text, if known; the default of that
+    option. Raises ConfigError for an unknown metric, and for an option that none of the metrics has.
+    """
+    unused = set(options)
+    metrics = []
+    for name in dict.fromkeys(names):
+        known = _options_of(METRICS.get(name))
+        own = {key: value for key, value in options.items() if key in known}
+        unused -= set(own)
+        metrics.append(build_metric(name, own, language=language))
+    if unused:
+        listed = ", ".join(called[name] for name in sorted(unused))
+        having = [name for name in METRICS.names() if unused & _options_of(METRICS.get(name))]
+        raise ConfigError(f"{listed}: no requested metric has this option; it belongs to {', '.join(having)}")
+    return metrics
+
+
+def target_of(pair: str, *, called: str) -> str:
+    """The target language of a pair such as en-de; ConfigError, which says how the pair is `called`, for others."""
+    found = re.fullmatch(r"[^-]+(?:-(?:[A-Z][a-z]{3}|[A-Z]{2}))*-(.+)", pair)  # the source may be zh-Hans, zh-CN
+    if found is None:
+        raise ConfigError(f"{called}: {shown(pair)} is not a language pair. Allowed: two codes, such as en-de.")
+    return found[1]
+
+
+def measured(
+    metrics: Sequence[Metric],
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[Sequence[str]],
+    *,
+    baselines: Mapping[str, Sequence[str]],
+    test: str = BOOTSTRAP,
+    samples: int | None = None,
+    seed: int = DEFAULT_SEED,
+    confidence: bool = False,
+    lengths: bool = False,
+) -> list[System]:
+    """The scores of each system, and its comparisons with each baseline except itself.
+
+    With `confidence` also 95% intervals, with `lengths` scores by length. Without `baselines`, the first of several
+    systems is the baseline.
+    """
+    if not baselines and len(systems) > 1:
+        first = next(iter(systems))
+        baselines = {first: systems[first]}
+    found: dict[str, list[Measured]] = {name: [] for name in systems}
+    for metric in map(counting, metrics):
+        for name, lines in systems.items():
+            compared = [
+                (
+                    baseline,
+                    paired_test(
+                        metric, lines, baseline=others, references=references, test=test, samples=samples, seed=seed
+                    ),
+                )
+                for baseline, others in baselines.items()
+                if baseline != name or len(systems) == 1
+            ]
+            interval = resampled(metric, lines, references, samples=samples, seed=seed) if confidence else None
+            buckets = by_length(metric, lines, references=references) if lengths else ()
+            found[name].append(Measured(metric.compute(lines, references), compared, buckets, interval))
+    return [System(name, results) for name, results in found.items()]
+
+
+def _options_of(member: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(member.Options)}
+
+
 def evaluate(
     hypotheses: Text | Mapping[str, Text] | None = None,
     references: Text | Sequence[Text] = (),
@@ -94,7 +177,7 @@ def evaluate(
     source: Text | None = None,
     test_set: str | None = None,
     language_pair: str | None = None,
-    metrics: Sequence[str] = ("bleu", "chrf", "ter"),
+    metrics: Sequence[str] = DEFAULT_METRICS,
     tokenize: str | None = None,
     lowercase: bool | None = None,
     language: str | None = None,
@@ -102,7 +185,7 @@ def evaluate(
     baselines: Mapping[str, Text] | None = None,
     significance: str | None = None,
     samples: int | None = None,
-    seed: int = 12345,
+    seed: int = DEFAULT_SEED,
     confidence: bool = False,
     by_length: bool = False,
     **options: Unpack[Options],
@@ -140,10 +223,6 @@ def evaluate(
             set cannot be fetched.
         CheckpointError: a model cannot be loaded.
     """
-    from nmt.evaluation import check_subwords
-    from nmt.evaluation.significance import BOOTSTRAP, check_test
-    from nmt.library.scoring import chosen_metrics, measured, target_of
-
     pair = None if language_pair is None else target_of(language_pair, called="language_pair")
     if (hypotheses is None) == (model is None) or (source is not None and model is None):
         raise ConfigError("nothing to score; give hypotheses, or a model and the source that it translates")
@@ -158,10 +237,14 @@ def evaluate(
     asked = dict(zip(_OPTIONS, (tokenize, lowercase, language, dash_splits), strict=True))
     given = {name: value for name, value in asked.items() if value is not None}
     called = {name: name for name in _OPTIONS}
-    published = _test_set(test_set, language_pair, references, source)
-    if published is not None:
-        references = published.references
-        source = published.source if model is not None else None
+    if test_set is not None:
+        if source is not None or references not in (None, (), []):
+            raise ConfigError(f"the test set {test_set} already has source and references; give one of the two")
+        found = published_set(test_set, language_pair)
+        joined = (
+            [line for file in files for line in _lines(file, file)] for files in (found.sources, *found.references)
+        )
+        source, *references = joined
     if model is not None and source is None:
         raise ConfigError("nothing to score; give hypotheses, or a model and the source that it translates")
     chosen_metrics(metrics, given, called=called)  # report mistakes before texts are read and translated
@@ -183,9 +266,9 @@ def evaluate(
                 translator.close()
     note = check_subwords(texts | streams | compared)
     if note is not None:
-        _warn(note)
-    found = measured(
-        chosen_metrics(metrics, given, called=called, language=language or (published.language if published else pair)),
+        logging.getLogger("nmt.evaluate").warning("%s", note)
+    scored = measured(
+        chosen_metrics(metrics, given, called=called, language=language or pair),
         {name.removeprefix(_SYSTEM): lines for name, lines in texts.items()},
         [*streams.values()],
         baselines={place.removeprefix(_BASELINE): lines for place, lines in compared.items()},
@@ -196,18 +279,12 @@ def evaluate(
         lengths=by_length,
     )
     names = list(dict.fromkeys(metrics))
-    results = {system.name: dict(zip(names, system.results, strict=True)) for system in found}
+    results = {system.name: dict(zip(names, system.results, strict=True)) for system in scored}
     return Evaluation(results, translations)
 
 
 _SYSTEM = "hypotheses "
 _BASELINE = "baseline "
-
-
-def _warn(note: str) -> None:
-    import logging
-
-    logging.getLogger("nmt.evaluate").warning("%s", note)
 
 
 def _sets(references: Any) -> dict[str, Any]:
@@ -227,9 +304,6 @@ def _named_baselines(baselines: Mapping[str, Text] | None) -> dict[str, Text]:
 def _lines(text: object, name: str) -> list[str]:
     """The sentences of a text, one line each."""
     if isinstance(text, str | os.PathLike):
-        before_torch()
-        from nmt.data.text import read_lines
-
         return list(read_lines(path_of(text, name)))
     if not isinstance(text, list | tuple):
         raise TypeError(f"{name} must be a file or a list of strings, not {type(text).__name__}")
@@ -237,27 +311,6 @@ def _lines(text: object, name: str) -> list[str]:
         if not isinstance(line, str):
             raise TypeError(f"{name}[{place}] must be a string, not {type(line).__name__}")
     return [line.replace("\n", " ").replace("\r", " ") for line in text]
-
-
-class _Published(NamedTuple):
-    """The texts of a published test set."""
-
-    source: list[str]
-    references: list[list[str]]
-    language: str
-
-
-def _test_set(name: str | None, pair: str | None, references: Any, source: Any) -> _Published | None:
-    """The texts of the named test set; ConfigError for arguments that it makes superfluous."""
-    if name is None:
-        return None
-    if source is not None or (references is not None and len(references)):
-        raise ConfigError(f"the test set {name} already has source and references; give one of the two")
-    from nmt.evaluation.testsets import test_set
-
-    found = test_set(name, pair)
-    joined = [[line for file in files for line in _lines(file, file)] for files in (found.sources, *found.references)]
-    return _Published(joined[0], joined[1:], found.language)
 
 
 def _systems(hypotheses: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -115,14 +116,14 @@ def train(
         )
         limits = build_limits(resolved, budget=budget)
         ending = run_training(resolved, world=world, limits=limits, cpu=cpu, overwrite=overwrite)
-    _send_again(ending)
+    number = ending.exit_code - 128
+    if number in (signal.SIGTERM, signal.SIGHUP):  # which have asked the whole program to end
+        signal.raise_signal(number)
     return outcome(Path(resolved.run_dir), ending)
 
 
 def outcome(run: Path, ending: Ending) -> Training:
     """The result of a run, read from its files."""
-    import signal
-
     from nmt.files import is_file
     from nmt.interop import run_layout
     from nmt.training.logs import EVENTS, read_events
@@ -148,15 +149,6 @@ def outcome(run: Path, ending: Ending) -> Training:
 
 def _without_kind(event: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in event.items() if key != "event"}
-
-
-def _send_again(ending: Ending) -> None:
-    """Deliver again a signal that asked the whole program to end, after saving."""
-    import signal
-
-    number = ending.exit_code - 128
-    if number in (signal.SIGTERM, signal.SIGHUP):
-        signal.raise_signal(number)
 
 
 def plain(value: Any) -> Any:

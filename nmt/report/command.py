@@ -21,7 +21,7 @@ from nmt.errors import ConfigError, DataError, NmtError, counted, missing, print
 from nmt.evaluation import check_subwords
 from nmt.evaluation.metrics import counting
 from nmt.interop.run_events import EVENTS
-from nmt.library.scoring import chosen_metrics
+from nmt.library.evaluation import chosen_metrics
 from nmt.light.counts import Noted
 from nmt.report import (
     MapSentence,

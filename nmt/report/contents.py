@@ -11,7 +11,7 @@ from nmt.evaluation import Metric, build_metric, by_length
 from nmt.evaluation.metrics import Score, counting
 from nmt.evaluation.report import Result
 from nmt.evaluation.significance import APPROXIMATE, DEFAULT_SAMPLES, DEFAULT_TRIALS, Comparison
-from nmt.library.scoring import measured
+from nmt.library.evaluation import measured
 from nmt.report.over_under import REPEATED_ORDERS, OverUnder, by_frequency, is_repeating, over_under
 
 
