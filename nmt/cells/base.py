@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from nmt.cells.initializers import INIT_RANGE, as_initializer
 from nmt.ops.dispatch import no_kernel, use_native
 from nmt.ops.dropout import layer_dropout, of_parameters
-from nmt.ops.matrices.training import linear
+from nmt.ops.matrices import linear
 from nmt.ops.recurrence import Projection, Recurrent, at_least_fp32, layer_norm, live_rows, time_order
 from nmt.ops.sequence import Direction, bidirectional, sequence, step
 from nmt.ops.unit import GateValues, Unit

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.models.base import Seq2Seq
 from nmt.models.inference import SOFTMAX, Stored, known_matrices, step_matrices
-from nmt.ops.matrices.inference import LARGEST, int8_matrix, quantize_rows
+from nmt.ops.matrices import LARGEST, int8_matrix, quantize_rows
 
 Precision = Literal["fp32", "bf16", "int8"]
 

@@ -13,8 +13,8 @@ from nmt.models.attention import AttentionMemory
 from nmt.models.base import PAD, DecodingState, Seq2Seq
 from nmt.models.parts import OutputWords
 from nmt.ops import graphs
+from nmt.ops.matrices import plain_parts, rebuilt_matrix
 from nmt.ops.matrices.best_words import BestWords, Choice
-from nmt.ops.matrices.inference import plain_parts, rebuilt_matrix
 
 WORDS_STEP: Final = 256
 """The same of the words of a shortlist."""

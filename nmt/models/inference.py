@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.cells import Cell
-from nmt.ops.matrices.inference import Int8Matrix, quantize, to_bf16, worth_packing
+from nmt.ops.matrices import Int8Matrix, quantize, to_bf16, worth_packing
 
 if TYPE_CHECKING:
     from nmt.models.base import Seq2Seq

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from nmt.cells import Cell, as_initializer
 from nmt.errors import ConfigError
 from nmt.ops.dropout import layer_dropout
+from nmt.ops.matrices import linear
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
-from nmt.ops.matrices.training import linear
 from nmt.ops.recurrence import layer_norm, product_type
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmt.interop.engine.program import Tensors
 from nmt.onnx_export.graph import CONTRIB, Graph, Term, op
-from nmt.ops.matrices.inference import quantize_rows
+from nmt.ops.matrices import quantize_rows
 
 OnnxPrecision = Literal["fp32", "int8"]
 

@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops.dispatch import use_native
-from nmt.ops.matrices.inference import InferenceMatrix
-from nmt.ops.matrices.training import PlainMatrix, matrix_of, matrix_of_steps
+from nmt.ops.matrices import InferenceMatrix, PlainMatrix, matrix_of, matrix_of_steps
 from nmt.ops.native import column_sums
 from nmt.ops.recurrence import EPSILON, Projection, layer_norm
 

@@ -19,7 +19,7 @@ from nmt.models.base import Seq2Seq
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
 from nmt.ops.hardware import bf16_hardware, device_noun
-from nmt.ops.matrices.inference import int8_implementation
+from nmt.ops.matrices import int8_implementation
 from nmt.search.ruled import LanguageModel
 from nmt.search.shortlist import Shortlist
 

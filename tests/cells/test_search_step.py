@@ -9,7 +9,7 @@ import torch
 
 from nmt.ops import native
 from nmt.ops.dispatch import selected
-from nmt.ops.matrices.inference import quantize
+from nmt.ops.matrices import quantize
 from nmt.registry import CELLS
 
 UNITS = ["atr", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "sru", "ssru"]

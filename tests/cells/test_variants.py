@@ -16,7 +16,7 @@ from nmt.errors import ConfigError, say_once
 from nmt.models.decoder import AttentionRNN
 from nmt.models.encoder import Bidirectional, OneToOneRNN
 from nmt.ops import dispatch
-from nmt.ops.matrices.inference import quantize
+from nmt.ops.matrices import quantize
 from nmt.ops.recurrence import layer_norm
 from nmt.ops.sequence import sequence
 from tests.models.two_cells import USUAL, check, given, maker, run_attention, run_one_to_one, started, with_gradients

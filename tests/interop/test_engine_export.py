@@ -21,7 +21,7 @@ from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.program import Lowered, Op, Precision, Program, Register, Space, Tensors, shared
 from nmt.models import DeepNMT, Linear, build_model
 from nmt.models.base import Seq2Seq
-from nmt.ops.matrices.inference import quantize
+from nmt.ops.matrices import quantize
 from nmt.search.shortlist import Shortlist
 from tests.conftest import REPOSITORY
 from tests.interop.engine_models import BLOCKS, EACH_UNIT, OTHERS, TRANSFORMER, content_of, make_model, section

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nmt.models.inference import inference_copy
-from nmt.ops.matrices.inference import Int8Matrix
+from nmt.ops.matrices import Int8Matrix
 from tests.models.small_model import SOURCE, TARGET, make_model
 
 

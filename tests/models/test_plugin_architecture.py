@@ -20,7 +20,7 @@ from nmt.models.build import Unfilled, check_started
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
 from nmt.models.parts import initialize
-from nmt.ops.matrices.inference import Int8Matrix
+from nmt.ops.matrices import Int8Matrix
 from tests.console import call
 from tests.own_components import registries_restored, write_example
 from tests.tiny_training import nmt_train, write_config, write_corpus

@@ -33,7 +33,7 @@ from nmt.models.blocks import (
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
 from nmt.models.transformer import FORMS
-from nmt.ops.matrices.inference import Int8Matrix
+from nmt.ops.matrices import Int8Matrix
 from tests.console import call
 from tests.tiny_training import nmt_train, same, training_state, write_config, write_corpus
 

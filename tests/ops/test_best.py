@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from nmt.ops import graphs, native
+from nmt.ops.matrices import InferenceMatrix, quantize, to_bf16
 from nmt.ops.matrices.best_words import (
     Choice,
     best_native,
@@ -22,7 +23,6 @@ from nmt.ops.matrices.best_words import (
     ordered_top,
     top,
 )
-from nmt.ops.matrices.inference import InferenceMatrix, quantize, to_bf16
 
 both = pytest.mark.parametrize("top", [top, ordered_top])
 

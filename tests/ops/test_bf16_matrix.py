@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from nmt.ops.dispatch import selected
-from nmt.ops.matrices.inference import to_bf16
+from nmt.ops.matrices import to_bf16
 
 SHAPES = [(1, 7, 5), (9, 50, 37), (33, 64, 40), (5, 131, 1001), (12, 8, 32), (26, 33, 70), (250, 40, 65)]
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from nmt.ops import native
 from nmt.ops.dispatch import selected
-from nmt.ops.matrices.inference import quantize
+from nmt.ops.matrices import quantize
 
 SHAPES = [(1, 7, 5), (9, 50, 37), (33, 64, 40), (5, 130, 1001), (12, 8, 32), (26, 33, 70), (250, 40, 65)]
 

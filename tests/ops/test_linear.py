@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.ops import native
-from nmt.ops.matrices.training import (
+from nmt.ops.matrices import (
     FEW_ROWS,
     FEW_STEPS,
     PackedMatrix,
@@ -128,7 +128,7 @@ def test_when_a_matrix_of_many_steps_is_packed_in_fp32(monkeypatch: pytest.Monke
     assert kind(rows=FEW_ROWS.start - 1) is kind(rows=FEW_ROWS.stop) is PlainMatrix
     assert kind(dtype=torch.float64) is PlainMatrix
     assert kind(dtype=BF16, steps=1) is PlainMatrix
-    monkeypatch.setattr("nmt.ops.matrices.training.has", lambda *_: False)
+    monkeypatch.setattr("nmt.ops.matrices.has", lambda *_: False)
     assert kind() is PlainMatrix
 
 
@@ -199,7 +199,7 @@ def test_what_no_kernel_computes_is_left_to_torch(monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_the_instruction_torch_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.ops.matrices.training.has", lambda *_: False)
+    monkeypatch.setattr("nmt.ops.matrices.has", lambda *_: False)
     weight, x = nn.Parameter(random(4, 6)), random(5, 6)
     with torch.autocast("cpu", dtype=BF16):
         linear(x, weight).sum().backward()

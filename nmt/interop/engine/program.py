@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.errors import ConfigError
-from nmt.ops.matrices.inference import quantize_rows
+from nmt.ops.matrices import quantize_rows
 from nmt.ops.unit import Unit
 
 Precision = Literal["int8", "fp32", "bf16"]

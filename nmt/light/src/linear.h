@@ -234,7 +234,7 @@ PRODUCT(bf16_product, BF16_VALUES)
 #endif
 
 /* round(x / scale) plus OFFSET for each input, scale = max |x| / 127, filled up to `width` bytes; as `int8_rows` of
-   nmt/ops/matrices/products.c. No integer is NaN or infinite, so that with one of them the scale is NaN. */
+   nmt/ops/matrices/native.c. No integer is NaN or infinite, so that with one of them the scale is NaN. */
 static float int8_row(const float *restrict x, i64 K, uint8_t *restrict to, i64 width) {
     int odd;
     const float top = largest(x, K, 0.0f, 1, &odd);

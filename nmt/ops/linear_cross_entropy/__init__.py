@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt.ops.dispatch import choose
-from nmt.ops.matrices.training import matrix_of
+from nmt.ops.matrices import matrix_of
 from nmt.ops.native import kernel
 from nmt.ops.recurrence import aligned_rows, at_least_fp32, product_type
 

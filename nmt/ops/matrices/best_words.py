@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -12,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops.dispatch import use_native
-from nmt.ops.matrices.inference import InferenceMatrix
+from nmt.ops.matrices import InferenceMatrix
 from nmt.ops.native import kernel
 from nmt.ops.recurrence import ALIGNED, product_type
 
 _TILE: Final = 12
-"""Rows that are multiplied at a time with a packed matrix, see tiles.h."""
+"""Rows that are multiplied at a time with a packed matrix, see native.c."""
 
 
 class Choice(NamedTuple):
@@ -59,14 +57,14 @@ def best_words(logits: Tensor, choice: Choice) -> BestWords:
     not depend on batch or device.
     """
     choose = best_native if use_native(logits) else best_reference
-    return _best(partial(choose, logits), choice, words=logits.shape[1])
+    return _found(*choose(logits, choice), choice, words=logits.shape[1])
 
 
 def best_of_product(features: Tensor, table: Tensor, choice: Choice) -> BestWords:
     """`best_words` of the product of features [B * P, E] with a table [V, E]; one kernel if the table is packed."""
     if isinstance(table, InferenceMatrix):
         if use_native(features) and table.has_kernel():
-            return _best(partial(best_packed, features, table), choice, words=table.shape[0])
+            return _found(*best_packed(features, table, choice), choice, words=table.shape[0])
         return best_words(F.linear(features, table), choice)
     if use_native(features):
         return best_words(F.linear(features, table), choice)
@@ -74,7 +72,7 @@ def best_of_product(features: Tensor, table: Tensor, choice: Choice) -> BestWord
     logits = features.new_empty(len(features), count + -count % ALIGNED, dtype=dtype)
     torch.mm(features.detach().to(dtype), table.detach().to(dtype).t(), out=logits[:, :count])
     logits[:, count:] = -math.inf
-    return _best(partial(best_reference, logits), choice, words=count, width=logits.shape[1])
+    return _found(*best_reference(logits, choice), choice, words=count, width=logits.shape[1])
 
 
 def best_reference(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
@@ -94,7 +92,7 @@ def best_native(logits: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
     """Values and places [B, k] of the best, from a C kernel; logits fp32 or bf16 [B * P, V] on a CPU."""
     logits = logits.contiguous()
     groups, words = logits.shape[0] // choice.hypotheses, logits.shape[1]
-    before, *options, values, places = _arguments(groups, choice)
+    before, *options, values, places = _arguments(groups, words, choice)
     kernel("best", logits.dtype)(logits, before, groups, choice.hypotheses, words, *options, values, places)
     return values, places
 
@@ -106,31 +104,29 @@ def best_packed(features: Tensor, table: InferenceMatrix, choice: Choice) -> tup
     at_once = max(1, _TILE // parts)
     shared = groups < 8 * at_once * threads
     room = torch.empty(groups if shared else threads * at_once, parts * words, dtype=torch.float32)
-    before, *options, values, places = _arguments(groups, choice)
-    run = kernel(f"{table.kind}_best", torch.float32)
-    sizes = (*operands[0].shape, words)
-    run(*operands, room, shared, at_once, *sizes, before, parts, *options, values, places)
+    before, *options, values, places = _arguments(groups, words, choice)
+    kernel(f"{table.kind}_best", torch.float32)(
+        *operands, room, shared, at_once, *operands[0].shape, words, before, parts, *options, values, places
+    )
     return values, places
 
 
-def _arguments(groups: int, choice: Choice) -> tuple[Any, ...]:
+def _arguments(groups: int, words: int, choice: Choice) -> tuple[Any, ...]:
     """The arguments of both kernels for a choice, and memory for values and places."""
+    k = min(choice.k, choice.hypotheses * words)
     before = None if choice.before is None else choice.before.float().contiguous()
     banned = -1 if choice.banned is None else choice.banned
     penalised = -1 if choice.penalised is None else choice.penalised
-    found = torch.empty(groups, choice.k, dtype=torch.float32), torch.empty(groups, choice.k, dtype=torch.int64)
-    return before, choice.k, choice.normalize, banned, penalised, choice.penalty, *found
+    found = torch.empty(groups, k, dtype=torch.float32), torch.empty(groups, k, dtype=torch.int64)
+    return before, k, choice.normalize, banned, penalised, choice.penalty, *found
 
 
-def _best(
-    choose: Callable[[Choice], tuple[Tensor, Tensor]], choice: Choice, *, words: int, width: int | None = None
-) -> BestWords:
-    """With `width`, rows have this many places: first the words, then -infinity."""
-    k, width = min(choice.k, choice.hypotheses * words), width or words
-    values, places = choose(choice._replace(k=k))
+def _found(values: Tensor, places: Tensor, choice: Choice, *, words: int, width: int | None = None) -> BestWords:
+    """From values and places [B, k]; with `width`, rows have this many places: first the words, then -infinity."""
+    k, width = choice.hypotheses * words, width or words
     if k < choice.k:
-        values = F.pad(values, (0, choice.k - k), value=float("-inf"))
-        places = F.pad(places, (0, choice.k - k))
+        values = F.pad(values[:, :k], (0, choice.k - k), value=-math.inf)
+        places = F.pad(places[:, :k], (0, choice.k - k))
     found = places % width
     return BestWords(values, places // width, found if width == words else found.clamp_(max=words - 1))
 
@@ -149,7 +145,14 @@ def top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tuple[Tensor
     """
     if scores.is_cuda:
         return ordered_top(scores, k, before=before)
-    values, places = _largest(scores, before, min(k + 1, scores.shape[1]))
+    # The largest values are in the blocks with the largest maxima; a maximum costs far less than a topk.
+    blocks, more = _Blocks(scores, before), min(k + 1, scores.shape[1])
+    if blocks.count < 2 * more:
+        values, places = _totals(scores, before).topk(more, dim=1)
+    else:
+        totals, places = blocks.inside(blocks.maxima().topk(more, dim=1).indices)
+        values, order = totals.topk(more, dim=1)
+        places = places.gather(1, order)
     if values.shape[1] > k:
         # One more than needed shows whether the cut is between equal values, which topk orders arbitrarily.
         tied = values[:, k] == values[:, k - 1]
@@ -180,20 +183,6 @@ def ordered_top(scores: Tensor, k: int, *, before: Tensor | None = None) -> tupl
     places, order = places.sort(dim=1)
     values, order = totals.gather(1, order).sort(dim=1, descending=True, stable=True)
     return values[:, :k], places.gather(1, order[:, :k])
-
-
-def _largest(scores: Tensor, before: Tensor | None, k: int) -> tuple[Tensor, Tensor]:
-    """Like topk(k, dim=1) of the totals, but several times as fast on long rows.
-
-    The k largest values are in the k blocks with the largest maxima; a maximum costs far less than
-    a topk. Which of the values equal to the k-th are chosen is undefined, as in topk.
-    """
-    blocks = _Blocks(scores, before)
-    if blocks.count < 2 * k:
-        return _totals(scores, before).topk(k, dim=1)
-    totals, places = blocks.inside(blocks.maxima().topk(k, dim=1).indices)
-    values, order = totals.topk(k, dim=1)
-    return values, places.gather(1, order)
 
 
 class _Blocks:

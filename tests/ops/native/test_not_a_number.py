@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.ops.matrices import quantize, to_bf16
 from nmt.ops.matrices.best_words import Choice, best_native, best_reference, best_words
-from nmt.ops.matrices.inference import quantize, to_bf16
 
 Best = Callable[[Tensor, Choice], tuple[Tensor, Tensor]]
 

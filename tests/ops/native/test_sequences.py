@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.ops.matrices.training import FEW_ROWS, FEW_STEPS
+from nmt.ops.matrices import FEW_ROWS, FEW_STEPS
 from tests.ops.triton.comparison import assert_equal, outputs_and_gradients
 from tests.ops.units import CASES, PLAIN, both, masks, needs_native
 

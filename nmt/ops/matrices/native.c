@@ -1,7 +1,69 @@
-/* Products with packed matrices (see tiles.h) and their helpers: packing, gradients of weights, rows in int8. T is the
-   type of the values that are packed or converted to int8. */
+/* Products with matrices packed for instructions that add up products of small numbers, in groups of four bytes: two of
+   bf16 in fp32 (vdpbf16ps of AVX512_BF16) or four of int8 in int32 (vpdpbusd of AVX-512 VNNI).
 
-#include "tiles.h"
+   A matrix [M, K] is packed in strips of STRIP outputs, [M / STRIP][groups][STRIP][group], with zeros beyond the edges.
+   A tile of the result, TILE rows and one strip, stays in registers over all groups: no row depends on the others, and
+   nothing depends on the number of threads. vdpbf16ps treats values below the normal range of bf16 (1e-38) as zeros.
+   vpdpbusd requires one unsigned factor: 128 is added to each value of an int8 matrix, and `excess`, 128 times the sum
+   of a row, is subtracted again.
+
+   fp32 is packed in the same way, in groups of one value. With AMX, which multiplies whole tiles of bf16 and int8 and
+   which torch uses, only the products in fp32 are compiled.
+
+   T is the type of the values that are packed or converted to int8, and of the logits of `best`. */
+
+#include "simd.h"
+
+#define STRIP 32
+#define TILE 12
+#define GROUP 4
+#define STRIP_GROUP (STRIP * GROUP)
+
+/* About this many rows are multiplied with one strip before the next, so that rows and strip stay in the cache. */
+#define BLOCK 96
+#define BLOCKS_FROM 384
+
+INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
+
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+#define FP32_TILES
+#endif
+#if defined(__AVX512BF16__) && defined(__AVX512BW__) && !defined(__AMX_BF16__)
+#define BF16_TILES
+#endif
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && !defined(__AMX_INT8__)
+#define INT8_TILES
+#endif
+
+/* out [N, M], plus `added`, if any, both fp32 if `wide`, else bf16; for int8 (sum - excess_n) columns_m rows_n. */
+typedef struct {
+    const void *x, *packed, *added;
+    void *out;
+    i64 x_row, x_group, strip, added_row, out_row; /* bytes from one to the next */
+    i64 wide, groups, N, M;
+    const int32_t *excess;
+    const float *rows, *columns;
+} Product;
+
+/* At most TILE rows from n on and the outputs of one strip from j on. */
+typedef void (*TileFunction)(const Product *, i64 n, i64 j, i64 rows);
+void bf16_tile(const Product *, i64 n, i64 j, i64 rows);
+
+/* The rows from `start` to before `end` of one strip. */
+INLINE void rows_of_strip(TileFunction tile, const Product *p, i64 start, i64 end, i64 j) {
+    for (i64 n = start; n < end; n += TILE) tile(p, n, j, least(end - n, TILE));
+}
+
+/* All of a product, shared among the threads. */
+static __attribute__((unused)) void whole_product(TileFunction tile, const Product *p, i64 threads) {
+    i64 N = p->N, strips = (p->M + STRIP - 1) / STRIP;
+    i64 blocks = N < BLOCKS_FROM ? 1 : (N + BLOCK - 1) / BLOCK, block = (N + blocks - 1) / blocks; /* of equal size */
+    PARALLEL_FOR(N * p->M)
+    for (i64 i = 0; i < blocks * strips; i++) {
+        i64 start = i / strips * block;
+        rows_of_strip(tile, p, start, least(start + block, N), i % strips * STRIP);
+    }
+}
 
 #if defined(FIRST_VERSION) && (defined(FP32_TILES) || defined(BF16_TILES) || defined(INT8_TILES))
 #include <immintrin.h>
@@ -78,26 +140,22 @@ INLINE void sized_tile(const Product *p, i64 n, i64 j, enum kind kind, int R) {
 }
 
 #define SIZED(R, kind) case R: sized_tile(p, n, j, kind, R); return;
-#define SIZES(kind)                                                                                                    \
-    SIZED(1, kind) SIZED(2, kind) SIZED(3, kind) SIZED(4, kind) SIZED(5, kind) SIZED(6, kind)                          \
-    SIZED(7, kind) SIZED(8, kind) SIZED(9, kind) SIZED(10, kind) SIZED(11, kind) SIZED(12, kind)
+#define TILE_FUNCTION(name, kind)                                                                                      \
+    void name(const Product *p, i64 n, i64 j, i64 rows) {                                                              \
+        switch (rows) {                                                                                                \
+            SIZED(1, kind) SIZED(2, kind) SIZED(3, kind) SIZED(4, kind) SIZED(5, kind) SIZED(6, kind)                  \
+            SIZED(7, kind) SIZED(8, kind) SIZED(9, kind) SIZED(10, kind) SIZED(11, kind) SIZED(12, kind)               \
+        }                                                                                                              \
+    }
 
 #ifdef FP32_TILES
-static void fp32_tile(const Product *p, i64 n, i64 j, i64 rows) {
-    switch (rows) { SIZES(FP32) }
-}
+static TILE_FUNCTION(fp32_tile, FP32)
 #endif
-
 #ifdef BF16_TILES
-void bf16_tile(const Product *p, i64 n, i64 j, i64 rows) {
-    switch (rows) { SIZES(BF16) }
-}
+TILE_FUNCTION(bf16_tile, BF16)
 #endif
-
 #ifdef INT8_TILES
-void int8_tile(const Product *p, i64 n, i64 j, i64 rows) {
-    switch (rows) { SIZES(INT8) }
-}
+static TILE_FUNCTION(int8_tile, INT8)
 #endif
 #endif
 
@@ -225,7 +283,7 @@ API void NAME(int8_product)(const int8_t *x, const int32_t *excess, const float 
 #endif
 
 /* q[n, j] = round(x[n, j] / s_n), s_n = max_j |x[n, j]| / 127, at least `least`; ties to even. Rows of q are qn wide,
-   padded with zeros. excess_n = 128 sum_j q[n, j], see tiles.h. With a NaN in a row s_n is NaN. */
+   padded with zeros. excess_n = 128 sum_j q[n, j], see above. With a NaN in a row s_n is NaN. */
 API void NAME(int8_rows)(const T *x, i64 xn, int8_t *q, i64 qn, float *scales, int32_t *excess, i64 N, i64 K,
                          float least, i64 threads) {
     PARALLEL_FOR(N * K)
@@ -278,3 +336,140 @@ API void NAME(int8_scale)(const int32_t *sums, i64 wide, const float *scales, co
             for (i64 j = 0; j < M; j++) to[j] = STORE((float)from[j] * columns[j] * scale);
     }
 }
+
+/* The k best values over all of P rows x [V]: (x - lse(x)) + before of each row, or x + before without normalising;
+   largest first, and of equal values the first. The logits of a step are read while they are in the cache, and nothing
+   of their size is written; products with a packed matrix do not have to leave the cache.
+
+   logits [B, P, V], before [B, P] or none, values and places (p V + j) [B, k]. The value of the id `banned` counts as
+   -infinity, except in the normalisation; `penalty` is subtracted from the value of the id `penalised`; -1: none. */
+
+#define BEST_BLOCK 128
+
+INLINE float NAME(best_maximum)(const T *restrict x, i64 n) {
+    float top = -INFINITY;
+#pragma omp simd reduction(max : top)
+    for (i64 j = 0; j < n; j++) {
+        float y = LOAD(x[j]);
+        top = y > top ? y : top;
+    }
+    return top;
+}
+
+/* A lower bound of the k-th largest x that counts: the (k + 2)-th largest maximum of a block, because banned and
+   penalised ids may be among the maxima. `largest` has room for k + 2. */
+INLINE float NAME(best_bound)(const float *maxima, i64 blocks, i64 k, float *largest) {
+    if (blocks < k + 2) return -INFINITY;
+    for (i64 i = 0; i < blocks; i++) {
+        i64 at = i < k + 2 ? i : k + 1;
+        if (i >= k + 2 && !(maxima[i] > largest[at])) continue;
+        for (; at > 0 && maxima[i] > largest[at - 1]; at--) largest[at] = largest[at - 1];
+        largest[at] = maxima[i];
+    }
+    return largest[k + 1];
+}
+
+/* The k best of one group: logits [P, V], before [P] or none, value and place [k]. */
+static void NAME(best_of_group)(const T *logits, const float *before, i64 P, i64 V, i64 k, i64 normalize, i64 banned,
+                                i64 penalised, float penalty, float *value, i64 *place) {
+    i64 whole = V / BEST_BLOCK, blocks = (V + BEST_BLOCK - 1) / BEST_BLOCK, found = 0;
+    float maxima[blocks], largest[k + 2];
+    for (i64 p = 0; p < P; p++) {
+        const T *restrict x = logits + p * V;
+        float shift = before ? before[p] : 0.0f, top = 0.0f, lse = 0.0f;
+        if (normalize && found == k && !(shift > value[k - 1])) continue; /* a log-probability is 0 at most */
+        for (i64 i = 0; i < whole; i++) maxima[i] = NAME(best_maximum)(x + i * BEST_BLOCK, BEST_BLOCK);
+        if (whole < blocks) maxima[whole] = NAME(best_maximum)(x + whole * BEST_BLOCK, V - whole * BEST_BLOCK);
+        if (normalize) {
+            float total = 0.0f;
+            top = maxima[0];
+            for (i64 i = 1; i < blocks; i++) top = maxima[i] > top ? maxima[i] : top;
+#pragma omp simd reduction(+ : total)
+            for (i64 j = 0; j < V; j++) total += fast_exp(LOAD(x[j]) - top);
+            lse = logf(total);
+        } else { /* the sum above propagates NaN; maxima do not, and a row with a NaN has no best word */
+            int bad = 0;
+#pragma omp simd reduction(| : bad)
+            for (i64 j = 0; j < V; j++) bad |= LOAD(x[j]) != LOAD(x[j]);
+            if (bad) lse = NAN;
+        }
+        float bound = NAME(best_bound)(maxima, blocks, k, largest);
+        for (i64 i = 0; i < blocks; i++) {
+            if (maxima[i] < bound) continue;
+            if (found == k && !(((maxima[i] - top) - lse) + shift > value[k - 1])) continue;
+            i64 end = i < whole ? (i + 1) * BEST_BLOCK : V;
+            for (i64 j = i * BEST_BLOCK; j < end; j++) {
+                if (LOAD(x[j]) < bound) continue;
+                float y = (LOAD(x[j]) - top) - lse;
+                if (j == penalised) y -= penalty;
+                if (j == banned && y == y) y = -INFINITY; /* nothing is known about a row with a NaN */
+                y += shift;
+                if (found == k && !(y > value[k - 1])) continue;
+                i64 at = found < k ? found++ : k - 1;
+                for (; at > 0 && y > value[at - 1]; at--) value[at] = value[at - 1], place[at] = place[at - 1];
+                value[at] = y, place[at] = p * V + j;
+            }
+        }
+    }
+}
+
+API void NAME(best)(const T *logits, const float *OPTIONAL before, i64 B, i64 P, i64 V, i64 k, i64 normalize,
+                    i64 banned, i64 penalised, float penalty, float *values, i64 *places, i64 threads) {
+    PARALLEL_FOR(B * P * V)
+    for (i64 b = 0; b < B; b++)
+        NAME(best_of_group)(logits + b * P * V, before ? before + b * P : 0, P, V, k, normalize, banned, penalised,
+                            penalty, values + b * k, places + b * k);
+}
+
+#if defined(FIRST_VERSION) && (defined(BF16_TILES) || defined(INT8_TILES))
+/* The same for the outputs of a product. With `shared`, for few rows, there is room for all outputs; else there is room
+   for the outputs of `at_once` groups for each thread. */
+static void best_of_product(TileFunction tile, const Product *p, i64 shared, i64 at_once, const float *before, i64 P,
+                            i64 k, i64 normalize, i64 banned, i64 penalised, float penalty, float *values, i64 *places,
+                            i64 threads) {
+    i64 B = p->N / P, V = p->M;
+    if (shared) {
+        whole_product(tile, p, threads);
+        NAME(best)(p->out, before, B, P, V, k, normalize, banned, penalised, penalty, values, places,
+                   threads);
+        return;
+    }
+    PARALLEL_FOR(PARALLEL_FROM)
+    for (i64 thread = 0; thread < threads; thread++) {
+        float *room = (float *)p->out + thread * at_once * P * V;
+        for (i64 first = thread * at_once; first < B; first += threads * at_once) {
+            i64 last = least(first + at_once, B), skipped = first * P;
+            Product own = *p;
+            own.x = (const char *)p->x + skipped * p->x_row, own.out = room;
+            if (p->rows) own.rows += skipped, own.excess += skipped;
+            for (i64 j = 0; j < V; j += STRIP) rows_of_strip(tile, &own, 0, (last - first) * P, j);
+            for (i64 b = first; b < last; b++)
+                NAME(best_of_group)(room + (b - first) * P * V, before ? before + b * P : 0, P, V, k, normalize,
+                                    banned, penalised, penalty, values + b * k, places + b * k);
+        }
+    }
+}
+#endif
+
+#if defined(FIRST_VERSION) && defined(BF16_TILES)
+API void NAME(bf16_best)(const bf16 *x, const bf16 *packed, float *room, i64 shared, i64 at_once, i64 N, i64 K, i64 V,
+                         const float *OPTIONAL before, i64 P, i64 k, i64 normalize, i64 banned, i64 penalised,
+                         float penalty, float *values, i64 *places, i64 threads) {
+    Product p = {x, packed, 0, room, K * sizeof(bf16), GROUP, K * sizeof(bf16) * STRIP, 0,
+                 V * sizeof(float), 1, K / 2, N, V, 0, 0, 0};
+    best_of_product(bf16_tile, &p, shared, at_once, before, P, k, normalize, banned, penalised, penalty, values,
+                    places, threads);
+}
+#endif
+
+#if defined(FIRST_VERSION) && defined(INT8_TILES)
+API void NAME(int8_best)(const int8_t *x, const int32_t *excess, const float *rows, const bf16 *packed,
+                         const float *columns, float *room, i64 shared, i64 at_once, i64 N, i64 K, i64 V,
+                         const float *OPTIONAL before, i64 P, i64 k, i64 normalize, i64 banned, i64 penalised,
+                         float penalty, float *values, i64 *places, i64 threads) {
+    Product p = {x, packed, 0, room, K, GROUP, K * STRIP, 0,
+                 V * sizeof(float), 1, K / GROUP, N, V, excess, rows, columns};
+    best_of_product(int8_tile, &p, shared, at_once, before, P, k, normalize, banned, penalised, penalty, values,
+                    places, threads);
+}
+#endif
