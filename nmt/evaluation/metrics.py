@@ -122,18 +122,12 @@ class SacrebleuMetric(Metric):
         self.check(references)
         scorer = self.scorer()
         result = scorer.corpus_score(hypotheses, references)
-        signature = scorer.get_signature().format()
-        return Score(
-            self.label or result.name, float(result.score), signature, self.higher_is_better, _breakdown(result)
-        )
-
-
-def _breakdown(result: Any) -> Breakdown | None:
-    """The parts of sacreBLEU's result, if it is one of BLEU."""
-    if not isinstance(result, BLEUScore):
-        return None
-    precisions = tuple(float(precision) for precision in result.precisions)
-    return Breakdown(float(result.bp), int(result.sys_len), int(result.ref_len), precisions)
+        name, signature = self.label or result.name, scorer.get_signature().format()
+        parts = None
+        if isinstance(result, BLEUScore):
+            precisions = tuple(map(float, result.precisions))
+            parts = Breakdown(float(result.bp), int(result.sys_len), int(result.ref_len), precisions)
+        return Score(name, float(result.score), signature, self.higher_is_better, parts)
 
 
 def check_streams(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
@@ -341,7 +335,7 @@ def check_subwords(texts: Mapping[str, Sequence[str]]) -> str | None:
 
     Raises DataError naming two texts if one is split and the other is not.
     """
-    marked = {name: sum(map(_is_marked, lines)) for name, lines in texts.items()}
+    marked = {name: sum(f"{MARK} " in line or line.endswith(MARK) for line in lines) for name, lines in texts.items()}
     split = [name for name, lines in texts.items() if marked[name] > SHARE * sum(map(bool, lines))]
     if not split:
         return None
@@ -353,13 +347,6 @@ def check_subwords(texts: Mapping[str, Sequence[str]]) -> str | None:
     return f"{found}, and so is the rest; the scores are those of subwords, not of words"
 
 
-def _is_marked(line: str) -> bool:
-    return f"{MARK} " in line or line.endswith(MARK)
-
-
-LANGUAGE = "language"
-
-
 def build_metric(name: str, options: Mapping[str, Any] | None = None, *, language: str | None = None) -> Metric:
     """The metric registered as `name`; `language`, of the text, is for those with such an option that is not set.
 
@@ -367,9 +354,8 @@ def build_metric(name: str, options: Mapping[str, Any] | None = None, *, languag
     """
     member = METRICS.get(name)
     chosen = component_options(member, options or {}, key=name)
-    names = {field.name for field in dataclasses.fields(chosen)}
-    if LANGUAGE in names and getattr(chosen, LANGUAGE) is None:
-        chosen = dataclasses.replace(chosen, **{LANGUAGE: language})
+    if getattr(chosen, "language", "none is needed") is None:
+        chosen = dataclasses.replace(chosen, language=language)
     try:
         metric: Metric = member(options=chosen)
     except ConfigError as error:

@@ -97,15 +97,20 @@ def tune(groups: Sequence[Sequence[Entry]], references: Sequence[Sequence[str]],
     if scorer is None:
         raise ConfigError(f"metric {metric.name}: has no counts that add up, unlike sacreBLEU's metrics")
     metric.check(references)
-    names = _common(groups)
+    # The features that all translations have, in the order of the first.
+    every = set(features_of(groups[0][0])).intersection(*(features_of(entry) for group in groups for entry in group))
+    names = [name for name in features_of(groups[0][0]) if name in every and name != WORDS]
+    if not names:
+        raise ConfigError("the translations of the list have no common feature")
+    names.append(WORDS)
     lists = _lists(groups, references, scorer, names)
     sign = 1 if metric.higher_is_better else -1
 
-    def score_of(places: NDArray[np.int64]) -> float:
-        return float(scorer._compute_score_from_stats(lists.counts[places].sum(0).tolist()).score)
-
     def value_of(sums: Numbers) -> float:
         return sign * float(scorer._compute_score_from_stats(sums.tolist()).score)
+
+    def score_of(places: NDArray[np.int64]) -> float:
+        return sign * value_of(lists.counts[places].sum(0))
 
     generator = np.random.default_rng(_SEED)
     scale = np.maximum(lists.features.std(0), 1e-9)
@@ -114,22 +119,13 @@ def tune(groups: Sequence[Sequence[Entry]], references: Sequence[Sequence[str]],
     found: list[tuple[float, Numbers]] = []
     for number in range(STARTS):
         weights = first if number == 0 else generator.normal(size=len(names)) / scale
-        weights = _rounded(_climbed(lists, weights, value_of))
+        weights = _climbed(lists, weights, value_of)
+        shares = weights / max(float(np.abs(weights).sum()), 1e-30)
+        weights = np.array([float(f"{value:.{_DIGITS}g}") for value in shares])
         found.append((sign * score_of(lists.chosen(weights)), weights))
     best = max(found, key=lambda one: one[0])[1]
-    return Tuned(
-        dict(zip(names, best.tolist(), strict=True)), score_of(lists.chosen(best)), score_of(lists.starts[:-1])
-    )
-
-
-def _common(groups: Sequence[Sequence[Entry]]) -> list[str]:
-    """The features that all translations have, in the order of the first."""
-    names = list(features_of(groups[0][0]))
-    every = set(names).intersection(*(features_of(entry) for group in groups for entry in group))
-    listed = [name for name in names if name in every and name != WORDS]
-    if not listed:
-        raise ConfigError("the translations of the list have no common feature")
-    return [*listed, WORDS]
+    chosen = dict(zip(names, best.tolist(), strict=True))
+    return Tuned(chosen, score_of(lists.chosen(best)), score_of(lists.starts[:-1]))
 
 
 def _lists(
@@ -214,9 +210,3 @@ def _envelope(base: Numbers, slope: Numbers) -> list[tuple[float, int]]:
             at = -math.inf
         hull.append((at, i))
     return hull
-
-
-def _rounded(weights: Numbers) -> Numbers:
-    """With absolute values that add up to 1, in _DIGITS digits."""
-    shares = weights / max(float(np.abs(weights).sum()), 1e-30)
-    return np.array([float(f"{value:.{_DIGITS}g}") for value in shares])

@@ -19,6 +19,60 @@ _ESCAPED = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 )
+TEST_NAMES: Final = {BOOTSTRAP: "paired bootstrap", APPROXIMATE: "paired approximate randomisation"}
+SAMPLE_NAMES: Final = {BOOTSTRAP: "resamples", APPROXIMATE: "trials"}
+
+
+class Result(NamedTuple):
+    """All measurements of one system with one metric."""
+
+    score: Score
+    comparisons: Sequence[tuple[str, Comparison]] = ()
+    """Name of each baseline and the comparison with it."""
+    buckets: Sequence[LengthBucket] = ()
+    confidence: Confidence | None = None
+
+
+class System(NamedTuple):
+    """A system and what was measured of it, metric by metric."""
+
+    name: str
+    results: Sequence[Result]
+
+
+def as_json(systems: Sequence[System]) -> str:
+    """A list of objects with sacreBLEU's keys `name`, `score` (unrounded) and `signature`, one for each metric.
+
+    For several systems, a list of objects with `system` and `metrics`, the list of that system. `brevity_penalty` and
+    other parts of BLEU, `confidence`, `baselines` and `by_length` are included if requested; `mean` and `ci` are
+    sacreBLEU's names for the true mean and for half the width of the 95% interval.
+    """
+    entries = [[_json_object(result) for result in system.results] for system in systems]
+    several = [{"system": system.name, "metrics": own} for system, own in zip(systems, entries, strict=True)]
+    return json.dumps(several if len(systems) > 1 else entries[0], indent=1, ensure_ascii=False)
+
+
+def _json_object(result: Result) -> dict[str, Any]:
+    """One metric as sacreBLEU writes it, with what was asked for besides."""
+    score = result.score
+    entry: dict[str, Any] = {"name": score.name, "score": score.score, "signature": score.signature}
+    if score.breakdown is not None:
+        entry["brevity_penalty"], entry["ratio"] = score.breakdown.brevity_penalty, score.breakdown.ratio
+        entry["length"], entry["reference_length"] = score.breakdown.length, score.breakdown.reference_length
+        entry["precisions"] = list(score.breakdown.precisions)
+    if result.confidence is not None:
+        interval, signature = result.confidence
+        entry["confidence"] = {"mean": interval.mean, "ci": interval.half_width, "signature": signature}
+    for name, one in result.comparisons:
+        own: dict[str, Any] = {"baseline": name, "baseline_score": one.baseline_score, "test": one.test}
+        if one.system is not None:
+            own |= {"mean": one.system.mean, "ci": one.system.half_width}
+        entry.setdefault("baselines", []).append(own | {"p_value": one.p_value, "signature": one.signature})
+    if result.buckets:
+        entry["by_length"] = [
+            {"first": b.first, "last": b.last, "sentences": b.sentences, "score": b.score.score} for b in result.buckets
+        ]
+    return entry
 
 
 class Table(NamedTuple):
@@ -27,6 +81,11 @@ class Table(NamedTuple):
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
+
+
+def as_text(systems: Sequence[System]) -> str:
+    """Tables of the scores, then of what was asked for besides, in 80 columns; signatures at the end."""
+    return text_tables(_tables(systems), _signatures(systems))
 
 
 def text_tables(tables: Sequence[Table], signatures: Sequence[tuple[str, str]]) -> str:
@@ -40,36 +99,42 @@ def text_tables(tables: Sequence[Table], signatures: Sequence[tuple[str, str]]) 
     return "\n\n".join([*parts, *(["signatures:\n" + "\n".join(lines)] if lines else [])])
 
 
-def markdown_tables(tables: Sequence[Table], signatures: Sequence[tuple[str, str]]) -> str:
-    """Tables of pipes, and the signatures as a list."""
+def as_markdown(systems: Sequence[System]) -> str:
+    """The same tables of pipes, and the signatures as a list."""
+
+    def escaped(text: str) -> str:
+        return re.sub(r"([\\|*_`<\[])", r"\\\1", text)
+
     parts = []
-    for table in tables:
-        title = f"{_markdown(table.title)}:\n\n" if table.title else ""
+    for table in _tables(systems):
+        title = f"{escaped(table.title)}:\n\n" if table.title else ""
         sides = ["-:" if right else "-" for right in _figures(table)]
-        rows = [[_markdown(cell) for cell in row] for row in (table.head, *table.rows)]
-        lines = [f"| {' | '.join(row)} |" for row in rows]
-        parts.append(title + "\n".join([lines[0], f"|{'|'.join(sides)}|", *lines[1:]]))
-    return "\n\n".join([*parts, "\n".join(f"- {_markdown(name)}: `{signature}`" for name, signature in signatures)])
+        head, *rows = [f"| {' | '.join(map(escaped, row))} |" for row in (table.head, *table.rows)]
+        parts.append(title + "\n".join([head, f"|{'|'.join(sides)}|", *rows]))
+    return "\n\n".join([*parts, "\n".join(f"- {escaped(name)}: `{own}`" for name, own in _signatures(systems))])
 
 
-def latex_tables(tables: Sequence[Table], signatures: Sequence[tuple[str, str]]) -> str:
-    r"""Tables of the package booktabs, titles and signatures as comments, which a caption can take."""
+def as_latex(systems: Sequence[System]) -> str:
+    r"""The same tables for the package booktabs, titles and signatures as comments, which a caption can take."""
     parts = []
-    for table in tables:
+    for table in _tables(systems):
         title = f"% {table.title}\n" if table.title else ""
         sides = "".join("r" if right else "l" for right in _figures(table))
-        head, *rows = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in (table.head, *table.rows)]
+        head, *rows = [
+            " & ".join(cell.translate(_ESCAPED).replace(" +- ", r" $\pm$ ") for cell in row) + r" \\"
+            for row in (table.head, *table.rows)
+        ]
         lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
         parts.append(title + "\n".join([*lines, r"\end{tabular}"]))
-    return "\n\n".join([*parts, "\n".join(f"% {name}: {signature}" for name, signature in signatures)])
+    return "\n\n".join([*parts, "\n".join(f"% {name}: {own}" for name, own in _signatures(systems))])
 
 
-def shortened(name: str, width: int) -> str:
-    """`name` in at most `width` columns, without its middle, because the end of a path matters most."""
-    if len(name) <= width:
-        return name
-    end = (width - 3) * 2 // 3
-    return f"{name[: width - 3 - end]}...{name[-end:]}"
+FORMATS: Final[dict[str, Callable[[Sequence[System]], str]]] = {
+    "text": as_text,
+    "latex": as_latex,
+    "markdown": as_markdown,
+    "json": as_json,
+}
 
 
 def _fitted(table: Table) -> list[Table]:
@@ -77,8 +142,9 @@ def _fitted(table: Table) -> list[Table]:
     widths = _widths(table)
     names = max(NARROWEST, WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1))
     if widths[0] > names:
-        rows = [(shortened(row[0], names), *row[1:]) for row in table.rows]
-        table = table._replace(rows=rows)
+        end = (names - 3) * 2 // 3  # without its middle, because the end of a path matters most
+        short = [n if len(n) <= names else f"{n[: names - 3 - end]}...{n[-end:]}" for n, *_ in table.rows]
+        table = table._replace(rows=[(n, *row[1:]) for n, row in zip(short, table.rows, strict=True)])
         widths = _widths(table)
     parts: list[list[int]] = [[]]
     for column in range(1, len(widths)):
@@ -121,111 +187,6 @@ def _wrapped(name: str, signature: str) -> str:
     return "\n".join(lines)
 
 
-def _markdown(text: str) -> str:
-    return re.sub(r"([\\|*_`<\[])", r"\\\1", text)
-
-
-def _latex(text: str) -> str:
-    return text.translate(_ESCAPED).replace(" +- ", r" $\pm$ ")
-
-
-TEST_NAMES: Final = {BOOTSTRAP: "paired bootstrap", APPROXIMATE: "paired approximate randomisation"}
-SAMPLE_NAMES: Final = {BOOTSTRAP: "resamples", APPROXIMATE: "trials"}
-
-
-class Result(NamedTuple):
-    """All measurements of one system with one metric."""
-
-    score: Score
-    comparisons: Sequence[tuple[str, Comparison]] = ()
-    """Name of each baseline and the comparison with it."""
-    buckets: Sequence[LengthBucket] = ()
-    confidence: Confidence | None = None
-
-
-class System(NamedTuple):
-    """A system and what was measured of it, metric by metric."""
-
-    name: str
-    results: Sequence[Result]
-
-
-def as_json(systems: Sequence[System]) -> str:
-    """A list of objects with sacreBLEU's keys `name`, `score` (unrounded) and `signature`, one for each metric.
-
-    For several systems, a list of objects with `system` and `metrics`, the list of that system. `brevity_penalty` and
-    other parts of BLEU, `confidence`, `baselines` and `by_length` are included if requested; `mean` and `ci` are
-    sacreBLEU's names for the true mean and for half the width of the 95% interval.
-    """
-    entries = [[_json_object(result) for result in system.results] for system in systems]
-    if len(systems) == 1:
-        return _dumped(entries[0])
-    return _dumped([{"system": s.name, "metrics": e} for s, e in zip(systems, entries, strict=True)])
-
-
-def as_text(systems: Sequence[System]) -> str:
-    """Tables of the scores, then of what was asked for besides, in 80 columns; signatures at the end."""
-    return text_tables(_tables(systems), _signatures(systems))
-
-
-def as_markdown(systems: Sequence[System]) -> str:
-    """The same tables in Markdown."""
-    return markdown_tables(_tables(systems), _signatures(systems))
-
-
-def as_latex(systems: Sequence[System]) -> str:
-    """The same tables in LaTeX, for the package booktabs."""
-    return latex_tables(_tables(systems), _signatures(systems))
-
-
-FORMATS: Final[dict[str, Callable[[Sequence[System]], str]]] = {
-    "text": as_text,
-    "latex": as_latex,
-    "markdown": as_markdown,
-    "json": as_json,
-}
-
-
-def interval_text(interval: Interval) -> str:
-    """True mean and half the width of the 95% interval."""
-    return f"{interval.mean:.2f} +- {interval.half_width:.2f}"
-
-
-def _dumped(entries: object) -> str:
-    return json.dumps(entries, indent=1, ensure_ascii=False)
-
-
-def _json_object(result: Result) -> dict[str, Any]:
-    """One metric as sacreBLEU writes it, with what was asked for besides."""
-    score = result.score
-    entry: dict[str, Any] = {"name": score.name, "score": score.score, "signature": score.signature}
-    if score.breakdown is not None:
-        entry |= {
-            "brevity_penalty": score.breakdown.brevity_penalty,
-            "ratio": score.breakdown.ratio,
-            "length": score.breakdown.length,
-            "reference_length": score.breakdown.reference_length,
-            "precisions": list(score.breakdown.precisions),
-        }
-    if result.confidence is not None:
-        interval, signature = result.confidence
-        entry["confidence"] = {"mean": interval.mean, "ci": interval.half_width, "signature": signature}
-    if result.comparisons:
-        entry["baselines"] = [_json_comparison(name, comparison) for name, comparison in result.comparisons]
-    if result.buckets:
-        entry["by_length"] = [
-            {"first": b.first, "last": b.last, "sentences": b.sentences, "score": b.score.score} for b in result.buckets
-        ]
-    return entry
-
-
-def _json_comparison(name: str, comparison: Comparison) -> dict[str, Any]:
-    entry: dict[str, Any] = {"baseline": name, "baseline_score": comparison.baseline_score, "test": comparison.test}
-    if comparison.system is not None:
-        entry |= {"mean": comparison.system.mean, "ci": comparison.system.half_width}
-    return entry | {"p_value": comparison.p_value, "signature": comparison.signature}
-
-
 def _tables(systems: Sequence[System]) -> list[Table]:
     several = len(systems) > 1
     found = [_scores_of_several(systems) if several else _scores_of_one(systems[0])]
@@ -233,24 +194,27 @@ def _tables(systems: Sequence[System]) -> list[Table]:
     if parts:
         found.append(_breakdowns(parts, several=several))
     if several and any(result.confidence for system in systems for result in system.results):
-        found.append(_intervals(systems))
+        head = ("system", *(result.score.name for result in systems[0].results))
+        rows: list[tuple[str, ...]] = [(s.name, *(_interval_of(r) for r in s.results)) for s in systems]
+        found.append(Table(head, rows, "mean, 95% interval"))
     found += _comparisons(systems)
     for system in systems:
         measured = [result for result in system.results if result.buckets]
-        if measured:
-            title = "by words in the first reference" + (f", {system.name}" if several else "")
-            found.append(_lengths(measured, title))
+        if measured:  # a row for each bucket of lengths, which all metrics have, a column for each metric
+            head, rows = ("words", "sentences", *(result.score.name for result in measured)), []
+            for same in zip(*(result.buckets for result in measured), strict=True):
+                rows.append((same[0].words, str(same[0].sentences), *(f"{part.score.score:.2f}" for part in same)))
+            found.append(Table(head, rows, "by words in the first reference" + (f", {system.name}" if several else "")))
     return found
 
 
 def _scores_of_one(system: System) -> Table:
-    better = {True: "higher", False: "lower"}
-    rows = [(r.score.name, f"{r.score.score:.2f}", better[r.score.higher_is_better]) for r in system.results]
-    if not any(result.confidence for result in system.results):
-        return Table(("metric", "score", "better"), rows)
-    intervals = [interval_text(r.confidence.interval) if r.confidence else "" for r in system.results]
-    head = ("metric", "score", "better", "mean, 95% interval")
-    return Table(head, [(*row, interval) for row, interval in zip(rows, intervals, strict=True)])
+    head, rows = ["metric", "score", "better", "mean, 95% interval"], []
+    for result in system.results:
+        better = "higher" if result.score.higher_is_better else "lower"
+        rows.append((result.score.name, f"{result.score.score:.2f}", better, _interval_of(result)))
+    size = 4 if any(result.confidence for result in system.results) else 3
+    return Table(head[:size], [row[:size] for row in rows])
 
 
 def _scores_of_several(systems: Sequence[System]) -> Table:
@@ -283,14 +247,6 @@ def _breakdowns(parts: Sequence[tuple[str, Score]], *, several: bool) -> Table:
     return Table(head, rows, "brevity penalty, length and precisions of 1 to 4 words")
 
 
-def _intervals(systems: Sequence[System]) -> Table:
-    head = ("system", *(result.score.name for result in systems[0].results))
-    rows = [
-        (s.name, *(interval_text(r.confidence.interval) if r.confidence else "" for r in s.results)) for s in systems
-    ]
-    return Table(head, rows, "mean, 95% interval")
-
-
 def _comparisons(systems: Sequence[System]) -> list[Table]:
     """A table for each baseline: by metric, its own row and the rows of the systems compared with it."""
     found = []
@@ -301,11 +257,14 @@ def _comparisons(systems: Sequence[System]) -> list[Table]:
             compared = [(s.name, s.results[place], dict(s.results[place].comparisons).get(name)) for s in systems]
             against = [(system, result.score, found) for system, result, found in compared if found is not None]
             _, score, first = against[0]
-            rows.append((f"baseline: {name}", score.name, *_with_interval(first.baseline_score, first.baseline), ""))
+            rows.append(
+                (f"baseline: {name}", score.name, f"{first.baseline_score:.2f}", _interval_text(first.baseline), "")
+            )
             for system, score, comparison in against:
                 label = system if len(systems) > 1 else "this system"
                 p_value = f"{comparison.p_value:.4f}"
-                rows.append((label, score.name, *_with_interval(score.score, comparison.system), p_value))
+                interval = _interval_text(comparison.system)
+                rows.append((label, score.name, f"{score.score:.2f}", interval, p_value))
         head = ["system", "metric", "score", "mean, 95% interval", "p-value"]
         if first.test == APPROXIMATE:
             head.remove("mean, 95% interval")
@@ -313,15 +272,6 @@ def _comparisons(systems: Sequence[System]) -> list[Table]:
         title = f"{TEST_NAMES[first.test]}, {first.samples:,} {SAMPLE_NAMES[first.test]}"
         found.append(Table(head, rows, title))
     return found
-
-
-def _lengths(results: Sequence[Result], title: str) -> Table:
-    """A row for each bucket of lengths, a column for each metric; all metrics have the same buckets."""
-    head = ("words", "sentences", *(result.score.name for result in results))
-    rows = []
-    for parts in zip(*(result.buckets for result in results), strict=True):
-        rows.append((parts[0].words, str(parts[0].sentences), *(f"{part.score.score:.2f}" for part in parts)))
-    return Table(head, rows, title)
 
 
 def _signatures(systems: Sequence[System]) -> list[tuple[str, str]]:
@@ -337,5 +287,10 @@ def _signatures(systems: Sequence[System]) -> list[tuple[str, str]]:
     return [(name, signature) for name, all_of in found.items() for signature in (all_of or [plain[name]])]
 
 
-def _with_interval(score: float, interval: Interval | None) -> tuple[str, str]:
-    return f"{score:.2f}", interval_text(interval) if interval else ""
+def _interval_of(result: Result) -> str:
+    return _interval_text(result.confidence.interval if result.confidence else None)
+
+
+def _interval_text(interval: Interval | None) -> str:
+    """True mean and half the width of the 95% interval."""
+    return f"{interval.mean:.2f} +- {interval.half_width:.2f}" if interval else ""

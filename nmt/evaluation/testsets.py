@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import logging.handlers
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -59,12 +60,12 @@ def _files(dataset: Any, pair: str) -> list[str]:
     from sacrebleu.dataset.wmt_xml import WMTXMLDataset
 
     folder, url = dataset._outdir, dataset.data[0]
+    fetching: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if isinstance(dataset, WMTXMLDataset):  # reads the names of its references in the raw files
         belongs = f"it belongs in {dataset._rawdir} as {dataset._get_tarball_filename(url)}, and unpacked"
-        with _fetching(f"test set {dataset.name}, {pair}: {url}", belongs):
-            fields = _fields(dataset, pair)
-    else:
-        fields = _fields(dataset, pair)
+        fetching = _fetching(f"test set {dataset.name}, {pair}: {url}", belongs)
+    with fetching:  # a set has more fields, such as the document of a line
+        fields = ["src", *(field for field in dataset.fieldnames(pair) if field.startswith("ref"))]
     texts = [dataset._get_txt_file_path(pair, field) for field in fields]
     if not all(map(os.path.exists, texts)):
         belongs = f"its text belongs in {folder} as {' and '.join(map(os.path.basename, texts))}"
@@ -73,34 +74,20 @@ def _files(dataset: Any, pair: str) -> list[str]:
     return texts
 
 
-def _fields(dataset: Any, pair: str) -> list[str]:
-    """The names of the source and of the references; a set has more fields, such as the document of a line."""
-    return ["src", *(field for field in dataset.fieldnames(pair) if field.startswith("ref"))]
-
-
 @contextlib.contextmanager
 def _fetching(what: str, belongs: str) -> Iterator[None]:
     """Turns sacreBLEU's exceptions and exits into an error that names the place of the files."""
-    logger, messages = logging.getLogger("sacrebleu"), _Messages()
+    logger, messages = logging.getLogger("sacrebleu"), logging.handlers.BufferingHandler(capacity=1000)
+    messages.setLevel(logging.ERROR)
     logger.addHandler(messages)
     propagates, logger.propagate = logger.propagate, False
     try:
         yield
     except (OSError, EOFError, ValueError, SystemExit) as error:
         # Before it ends the process, sacreBLEU logs why.
-        reason = messages.errors[0] if isinstance(error, SystemExit) and messages.errors else str(error)
+        told = messages.buffer if isinstance(error, SystemExit) else []
+        reason = told[0].getMessage() if told else str(error)
         raise DataError(f"{what} cannot be fetched ({' '.join(reason.split())}); {belongs}") from error
     finally:
         logger.removeHandler(messages)
         logger.propagate = propagates
-
-
-class _Messages(logging.Handler):
-    """Keeps errors that are logged."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.errors: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.errors.append(record.getMessage())
