@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,7 @@ from nmt.interop.model_dir import find_model
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import loss_weights
-from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TASKS, TOKENIZERS
+from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TASKS, TOKENIZERS, Registry
 from nmt.search.kept import load_glossary
 from nmt.search.shortlist import read_shortlist
 from nmt.training.distributed import World
@@ -46,16 +47,15 @@ BYTES = 4
 """Bytes of a weight, which is stored in fp32 whatever the computation uses."""
 
 
-def keeps_average(training: TrainingConfig) -> bool:
-    """Whether an average of the weights is kept in addition."""
-    return training.ema_decay > 0 or training.average_after is not None
+def _kept(training: TrainingConfig) -> tuple[int, bool]:
+    """Numbers that the optimizer keeps for each weight, and whether an average of the weights is kept in addition.
 
-
-def optimizer_moments(training: TrainingConfig) -> int:
-    """Numbers that the optimizer keeps for each weight; of a plugin's that does not say so, 2, as of Adam."""
+    Of a plugin's optimizer that does not say how many, 2, as of Adam.
+    """
     member = OPTIMIZERS.get(training.optimizer)
     counted = getattr(member, "moments", None)
-    return 2 if counted is None else int(counted(component_options(member, training.optimizer_options)))
+    moments = 2 if counted is None else int(counted(component_options(member, training.optimizer_options)))
+    return moments, training.ema_decay > 0 or training.average_after is not None
 
 
 def too_large(config: Config, sizes: tuple[int, int], *, device: torch.device, training: bool = True) -> str | None:
@@ -74,8 +74,9 @@ def too_large(config: Config, sizes: tuple[int, int], *, device: torch.device, t
     with torch.device("meta"):
         parameters = build_model(dataclasses.replace(model, **layers), *sizes).parameters()
     weights = sum(weight.numel() for weight in parameters)
-    copies = 2 + optimizer_moments(config.training) + keeps_average(config.training) if training else 1
-    there, needed = memory_of(device), BYTES * copies * weights
+    copies = 2 + sum(_kept(config.training)) if training else 1
+    there = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else memory()
+    needed = BYTES * copies * weights
     if needed <= there:
         return None
     what = "weights, gradients and the optimizer's state" if training else "weights"
@@ -92,13 +93,6 @@ def check_size(config: Config, sizes: tuple[int, int], *, device: torch.device) 
     message = too_large(config, sizes, device=device, training=False)
     if message is not None:
         raise ConfigError(f"model: {message}")
-
-
-def memory_of(device: torch.device) -> int:
-    """Bytes of the whole GPU, or of the whole machine."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    return memory()
 
 
 SMALLEST = (4, 4)
@@ -135,14 +129,30 @@ def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: b
 
     `resumes`: the run that is there resumes.
     """
-    problems = [*_said_by(_questions(config, device=device, budget=budget, resumes=resumes)), *_in_the_way(config)]
+    problems = []
+    for key, ask in _questions(config, device=device, budget=budget, resumes=resumes):
+        try:
+            ask()
+        except NmtError as error:
+            named, _, rest = str(error).partition(": ")
+            found = Problem(named, rest) if f"{named}.".startswith(f"{key}.") else Problem(key, str(error))
+            problems.append(found._replace(in_files=isinstance(error, DataError)))
+    for key, path in ((key, Path(path)) for key, path in named_paths(config) if key in _WRITTEN):
+        there = next(part for part in (path, *path.absolute().parents) if part.exists())
+        if not there.is_dir():
+            problems.append(Problem(key, f"{there}: is a file, not a directory"))
     if not config.data.train and config.data.generator == "none":
         problems.append(Problem("data.train", "no training text; give a prefix or a list of prefixes"))
     if config.training.tensorboard and (lacking := tensorboard_problem()):
         problems.append(Problem("training.tensorboard", lacking))
     if _is_known(config):
-        sizes = _sizes(config)
-        message = None if sizes is None else too_large(config, sizes, device=device, training=not dry)
+        try:
+            sizes = planned_sizes(config)
+        except NmtError:  # a file that is missing or no vocabulary
+            sizes = None
+        if sizes is None or (config.model.tie_embeddings == "all" and sizes[0] != sizes[1]):
+            sizes = SMALLEST
+        message = too_large(config, sizes, device=device, training=not dry)
         problems += [] if message is None else [Problem("model", message)]
     return problems
 
@@ -155,19 +165,24 @@ def without_files(config: Config) -> list[Problem]:
 
 def without_models(config: Config) -> list[Problem]:
     """The same without the texts: files of the tokenizer and the search, without which not even a dry run works."""
-    absent = [(key, path) for key, path in _tokenizer_files(config) if not path.is_file()]
-    found = [Problem(key, missing(path), in_files=True) for key, path in absent]
+    kind, given, found = config.data.tokenizer, config.data.tokenizer_options, []
+    if kind in TOKENIZERS.names():
+        options, _ = check_options(TOKENIZERS.get(kind), given, key="")
+        for path in TOKENIZERS.get(kind).inputs([], [], options=options) if options is not None else ():
+            names = [name for name, value in given.items() if value == str(path)]
+            if not path.is_file():
+                key = ".".join(["data.tokenizer_options", *names[:1]])
+                found.append(Problem(key, missing(path), in_files=True))
     return [*found, *without_shortlist(config)]
 
 
 def without_shortlist(config: Config) -> list[Problem]:
     """A problem for each missing shortlist, glossary or language model, which a resumed run needs, too."""
-    files = {f"decoding.{key}": getattr(config.decoding, key) for key in ("shortlist", "glossary")}
-    found = [
-        Problem(key, missing(path), in_files=True)
-        for key, path in files.items()
-        if path is not None and not Path(path).is_file()
-    ]
+    found = []
+    for key in ("shortlist", "glossary"):
+        path = getattr(config.decoding, key)
+        if path is not None and not Path(path).is_file():
+            found.append(Problem(f"decoding.{key}", missing(path), in_files=True))
     if config.decoding.language_model is not None:
         try:
             find_model(config.decoding.language_model)
@@ -216,73 +231,20 @@ def _questions(
         yield "decoding.glossary", lambda: load_glossary(glossary)
 
 
-def _said_by(questions: Iterator[tuple[str, Callable[[], object]]]) -> Iterator[Problem]:
-    for key, ask in questions:
-        try:
-            ask()
-        except NmtError as error:
-            named, _, rest = str(error).partition(": ")
-            found = Problem(named, rest) if f"{named}.".startswith(f"{key}.") else Problem(key, str(error))
-            yield found._replace(in_files=isinstance(error, DataError))
-
-
-def _in_the_way(config: Config) -> Iterator[Problem]:
-    for key, path in named_paths(config):
-        if key not in _WRITTEN:
-            continue
-        there = next(part for part in (Path(path), *Path(path).absolute().parents) if part.exists())
-        if not there.is_dir():
-            yield Problem(key, f"{there}: is a file, not a directory")
-
-
 def _is_known(config: Config) -> bool:
     """Whether the model can be built; its problems are reported elsewhere."""
-    model = config.model
-    if model.architecture not in MODELS.names() or model.initializer not in INITIALIZERS.names():
-        return False
-    architecture = MODELS.get(model.architecture)
-    if check_options(architecture, model.architecture_options, key="")[1] or architecture.check(model):
-        return False
-    if config.training.optimizer not in OPTIMIZERS.names():
-        return False
-    units = [unit_of(model, side) for side in SIDES]
-    return all(unit.name in CELLS.names() for unit in units) and not any(
-        problems
-        for member, options in (
-            *((CELLS.get(unit.name), unit.options) for unit in units),
-            (INITIALIZERS.get(model.initializer), model.initializer_options),
-            (OPTIMIZERS.get(config.training.optimizer), config.training.optimizer_options),
-        )
-        for problems in [check_options(member, options, key="")[1]]
-    )
-
-
-def _sizes(config: Config) -> tuple[int, int] | None:
-    """Sizes of the vocabularies, if known; None if the tokenizer is wrong."""
-    kind = config.data.tokenizer
-    if kind not in TOKENIZERS.names() or check_options(TOKENIZERS.get(kind), config.data.tokenizer_options, key="")[1]:
-        return None
-    try:
-        sizes = planned_sizes(config)
-    except NmtError:  # a file that is missing or no vocabulary
-        sizes = None
-    if sizes is None or (config.model.tie_embeddings == "all" and sizes[0] != sizes[1]):
-        return SMALLEST
-    return sizes
-
-
-def _tokenizer_files(config: Config) -> Iterator[tuple[str, Path]]:
-    """Models and vocabularies that the tokenizer's options name, each with its key."""
-    kind, key = config.data.tokenizer, "data.tokenizer_options"
-    if kind not in TOKENIZERS.names():
-        return
-    try:
-        options = component_options(TOKENIZERS.get(kind), config.data.tokenizer_options)
-    except ConfigError:
-        return
-    for path in TOKENIZERS.get(kind).inputs([], [], options=options):
-        names = [name for name, value in config.data.tokenizer_options.items() if value == str(path)]
-        yield ".".join([key, *names[:1]]), path
+    model, units = config.model, (unit_of(config.model, side) for side in SIDES)
+    used: list[tuple[Registry[Any], str, Mapping[str, Any]]] = [
+        (MODELS, model.architecture, model.architecture_options),
+        (INITIALIZERS, model.initializer, model.initializer_options),
+        (TOKENIZERS, config.data.tokenizer, config.data.tokenizer_options),
+        (OPTIMIZERS, config.training.optimizer, config.training.optimizer_options),
+        *((CELLS, unit.name, unit.options) for unit in units),
+    ]
+    for registry, name, options in used:
+        if name not in registry.names() or check_options(registry.get(name), options, key="")[1]:
+            return False
+    return not MODELS.get(model.architecture).check(model)
 
 
 def dry_run(config: Config, *, device: torch.device) -> None:
@@ -319,17 +281,16 @@ def dry_run(config: Config, *, device: torch.device) -> None:
             print(f"warning: {doubt}")
         with precision.autocast():
             activations = activation_bytes(task, model, task.memory_sample(data, batches), device=device)
-        moments = optimizer_moments(config.training)
-        print_memory(model, activations=activations, moments=moments, ema=keeps_average(config.training))
+        moments, ema = _kept(config.training)
+        print_memory(model, activations=activations, moments=moments, ema=ema)
         del data  # its files are mapped, and the folder is deleted now
 
 
 def print_parameters(task: Task, model: nn.Module) -> None:
     """Trainable values by part and in all."""
-    parts = parameters_by_part(model)
     print(task.describe_vocabularies(model))
     print("parameters:")
-    for part, count in parts.items():
+    for part, count in parameters_by_part(model).items():
         print(f"  {part:<24} {count:>14,}")
     print(f"  {'total':<24} {sum(weight.numel() for weight in model.parameters()):>14,}")
 
@@ -340,16 +301,12 @@ def print_memory(model: nn.Module, *, activations: int, moments: int, ema: bool)
     copies = 2 + moments + ema
     kept = {0: "", 1: ", one moment", 2: ", two moments"}.get(moments, f", {moments} moments")
     optimizer = f"weights, gradients{kept}" + (", moving average" if ema else "")
-    total = copies * weights + activations
+    sizes = (copies * weights + activations, copies * weights, activations)
+    total, of_weights, of_batch = (f"{size / 2**20:,.0f} MiB" for size in sizes)
     print(
-        f"memory, estimated: {mib(total)} = {mib(copies * weights)} ({optimizer}) "
-        f"+ {mib(activations)} (activations of the largest batch); memory of PyTorch itself is not included"
+        f"memory, estimated: {total} = {of_weights} ({optimizer}) "
+        f"+ {of_batch} (activations of the largest batch); memory of PyTorch itself is not included"
     )
-
-
-def mib(count: int) -> str:
-    """Bytes for people."""
-    return f"{count / 2**20:,.0f} MiB"
 
 
 def activation_bytes(task: Task, model: nn.Module, sample: MemorySample, *, device: torch.device) -> int:

@@ -28,7 +28,7 @@ def test_a_model_is_refused_by_one_byte_too_little(
     needed = 4 * copies * count_parameters(config, 9, 9)
     monkeypatch.setattr(preflight, "SMALL", 0)
     for there, fits in ((needed, True), (needed - 1, False)):
-        monkeypatch.setattr(preflight, "memory_of", lambda device, there=there: there)
+        monkeypatch.setattr(preflight, "memory", lambda there=there: there)
         message = preflight.too_large(config, (9, 9), device=torch.device("cpu"), training=training)
         assert (message is None) is fits
 
