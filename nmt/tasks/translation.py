@@ -34,7 +34,7 @@ from nmt.search.translator import Translator
 from nmt.search.values import Translation as Translated
 from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World, interleave
-from nmt.training.doubts import about_the_data, odd_vocabularies
+from nmt.training.doubts import few_updates, large_vocabularies, odd_vocabularies
 from nmt.training.losses import Loss
 from nmt.training.preflight import check_size
 from nmt.training.run_dir import write_lines
@@ -100,12 +100,13 @@ class Translation(Task):
 
     def doubts(self, data: PreparedData, batches: BatchStream) -> list[str]:
         sizes = data.tokenizer.source_size, data.tokenizer.target_size
-        doubts = about_the_data(self.config, data.train, sizes=sizes, updates_per_epoch=batches.updates_per_epoch())
+        large = large_vocabularies(self.config, data.train, sizes=sizes)
+        few = few_updates(self.config, batches.updates_per_epoch())
         dev = [] if data.dev is None else data.dev.report.doubts("dev")
         text = self.config.data
         pairs = find_pairs(text.train, text.source_language, text.target_language, key="data.train")[:1]
         odd = [line for pair in pairs for line in odd_vocabularies(self.config, data.tokenizer, pair._asdict())]
-        return [*data.train.report.doubts("train"), *dev, *odd, *doubts]
+        return [*data.train.report.doubts("train"), *dev, *odd, *large, *few]
 
     def describe_epoch(self, batches: BatchStream) -> str:
         updates = counted(batches.updates_per_epoch(), "update")

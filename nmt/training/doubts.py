@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -49,13 +48,6 @@ LOOKED_AT = 1000
 
 _SIDES = ("source", "target")
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-_VOCAB_SIZE = "data.tokenizer_options.vocab_size"
-
-
-def about_the_data(config: Config, corpus: Corpus, *, sizes: tuple[int, int], updates_per_epoch: int) -> list[str]:
-    """Warnings about the training text and its batches; `sizes` are the vocabulary sizes."""
-    few = few_updates(config, updates_per_epoch)
-    return [*large_vocabularies(config, corpus, sizes=sizes), *([few] if few else [])]
 
 
 def odd_vocabularies(config: Config, tokenizer: Tokenizer, files: Mapping[str, Path]) -> list[str]:
@@ -116,7 +108,7 @@ def _tried(tokenizer: Tokenizer, side: str, lines: Sequence[str]) -> _Tried:
 
 
 def large_vocabularies(config: Config, corpus: Corpus, *, sizes: tuple[int, int]) -> list[str]:
-    """A line for each vocabulary most of whose pieces occur SELDOM in training.
+    """A line for each vocabulary most of whose pieces occur SELDOM in training; `sizes` are the vocabulary sizes.
 
     Pieces that never occur are left out: bytes and letters that other text may have. A joint vocabulary is checked on
     both languages together.
@@ -131,30 +123,24 @@ def large_vocabularies(config: Config, corpus: Corpus, *, sizes: tuple[int, int]
     for name, parts, size in found:
         if sum(len(part) for part in parts) >= SURELY_FREQUENT * size:
             continue
-        counts = np.stack([np.bincount(part, minlength=size) for part in parts]).sum(0)
-        if line := _too_large(name, counts[len(SPECIAL_TOKENS) :], can_shrink="vocab_size" in options):
-            lines.append(line)
+        counts = np.stack([np.bincount(part, minlength=size) for part in parts]).sum(0)[len(SPECIAL_TOKENS) :]
+        occurring = int((counts > 0).sum())
+        seldom = int(((counts > 0) & (counts < SELDOM)).sum())
+        if not occurring or seldom <= MOST_SELDOM * occurring:
+            continue
+        smaller = f"data.tokenizer_options.vocab_size: {_rounded(size - seldom)}"
+        cure = smaller if "vocab_size" in options else "subwords, as of data.tokenizer: sentencepiece"
+        lines.append(
+            f"the {name} is too large for this text: {seldom:,} of the {occurring:,} pieces in it occur fewer than "
+            f"{SELDOM} times, so little can be learned about them; possible remedies: {cure}"
+        )
     return lines
 
 
-def _too_large(name: str, counts: NDArray[np.int64], *, can_shrink: bool) -> str | None:
-    occurring = int((counts > 0).sum())
-    seldom = int(((counts > 0) & (counts < SELDOM)).sum())
-    if not occurring or seldom <= MOST_SELDOM * occurring:
-        return None
-    unseen, useful = len(counts) - occurring, occurring - seldom
-    smaller = _rounded(len(SPECIAL_TOKENS) + unseen + useful)
-    cure = f"{_VOCAB_SIZE}: {smaller}" if can_shrink else "subwords, as of data.tokenizer: sentencepiece"
-    return (
-        f"the {name} is too large for this text: {seldom:,} of the {occurring:,} pieces in it occur fewer than "
-        f"{SELDOM} times, so little can be learned about them; possible remedies: {cure}"
-    )
-
-
-def few_updates(config: Config, updates_per_epoch: int) -> str | None:
+def few_updates(config: Config, updates_per_epoch: int) -> list[str]:
     """A line where an epoch has fewer than FEWEST_UPDATES updates."""
     if updates_per_epoch >= FEWEST_UPDATES:
-        return None
+        return []
     training = config.training
     key = "batch_tokens" if training.batch_tokens is not None else "batch_sentences"
     size = getattr(training, key)
@@ -164,10 +150,8 @@ def few_updates(config: Config, updates_per_epoch: int) -> str | None:
     else:
         cure = f"training.accumulate: 1 instead of {training.accumulate}" if training.accumulate > 1 else "more text"
     also = ", training.accumulate: 1" if smaller < size and training.accumulate > 1 else ""
-    return (
-        f"an epoch has only {counted(updates_per_epoch, 'update')}, so many epochs are needed; possible remedies: "
-        f"{cure}{also}"
-    )
+    few = f"an epoch has only {counted(updates_per_epoch, 'update')}, so many epochs are needed"
+    return [f"{few}; possible remedies: {cure}{also}"]
 
 
 def equal_translations(translations: Sequence[str]) -> str | None:
@@ -248,8 +232,9 @@ class Health:
         """What may keep the model from learning, with the parts where it is and what helps."""
         found = []
         if not self.grad_norm <= MOST_NORM:
-            largest = sorted(self.norms, key=lambda part: -_order(self.norms[part]))[:3]
-            shown = ", ".join(f"{part} {self.norms[part]:.3g}" for part in largest)
+            # What is not a number comes with the largest.
+            order = sorted(self.norms.items(), key=lambda row: -math.inf if math.isnan(row[1]) else -row[1])
+            shown = ", ".join(f"{part} {norm:.3g}" for part, norm in order[:3])
             found.append(f"the gradient norm of the first batch is {self.grad_norm:.3g}, most of it in: {shown}")
         bad = {part: share for part, share in self.saturated.items() if share > WARN_SATURATED}
         if bad:
@@ -262,16 +247,6 @@ class Health:
         most = max(self.saturated, key=lambda part: self.saturated[part], default=None)
         share = "" if most is None else f", at most {self.saturated[most]:.1%} of a part saturated ({most})"
         return f"start: gradient norm {self.grad_norm:.3g}{share}"
-
-
-def gradient_norms(model: Seq2Seq) -> dict[str, float]:
-    """Norm of the gradient of each part of `model`, in fp64; see `Health`."""
-    attentions = _attentions(model)
-    squares: dict[str, float] = defaultdict(float)
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None:
-            squares[_part(name, attentions)] += float(torch.linalg.vector_norm(parameter.grad.double())) ** 2
-    return {part: math.sqrt(square) for part, square in squares.items()}
 
 
 def saturation(model: Seq2Seq, source: Tensor, target: Tensor) -> dict[str, float]:
@@ -295,7 +270,11 @@ def inspect(model: Seq2Seq, source: Tensor, target: Tensor, *, grad_norm: float 
 
     `grad_norm`: their norm before clipping; if it is infinite, they were not clipped.
     """
-    norms = gradient_norms(model)
+    attentions, squares = _attentions(model), defaultdict[str, float](float)
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            squares[_part(name, attentions)] += float(torch.linalg.vector_norm(parameter.grad.double())) ** 2
+    norms = {part: math.sqrt(square) for part, square in squares.items()}
     total = math.sqrt(sum(norm * norm for norm in norms.values()))
     if math.isfinite(grad_norm) and total > 0:
         norms = {part: norm * grad_norm / total for part, norm in norms.items()}
@@ -368,14 +347,8 @@ def _part(name: str, attentions: Collection[str]) -> str:
     """The part of a model to which a module or parameter belongs, in words."""
     if name in _TABLES:
         return _TABLES[name]
-    layer = re.match(r"(encoder\.|decoder\.|)(?:layers|residuals)\.(\d+)", name)
-    part = (
-        f"{layer[1].replace('.', ' ')}layer {int(layer[2]) + 1}" if layer else name.partition(".")[0].replace("_", " ")
-    )
+    part = name.partition(".")[0].replace("_", " ")
+    if layer := re.match(r"(encoder\.|decoder\.|)(?:layers|residuals)\.(\d+)", name):
+        part = f"{layer[1].replace('.', ' ')}layer {int(layer[2]) + 1}"
     inside = any(name == path or name.startswith(f"{path}.") for path in attentions)
     return f"attention of {part}" if inside else part
-
-
-def _order(norm: float) -> float:
-    """For sorting: what is not a number comes with the largest."""
-    return math.inf if math.isnan(norm) else norm

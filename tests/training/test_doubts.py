@@ -23,7 +23,6 @@ from nmt.evaluation.metrics import build_metrics
 from nmt.tasks.translation import build_batches
 from nmt.training import doubts, update
 from nmt.training.doubts import (
-    about_the_data,
     equal_translations,
     few_updates,
     large_vocabularies,
@@ -94,10 +93,10 @@ def test_pieces_of_much_text_are_not_counted(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_few_updates_an_epoch_come_with_the_batch_that_makes_more(settings: list[str], updates: int, cure: str) -> None:
     config = load_config("multi30k_lrn.yaml", [f"training.{setting}" for setting in settings])
-    line = few_updates(config, updates)
-    assert line is not None and line.endswith(f"so many epochs are needed; possible remedies: {cure}")
+    (line,) = few_updates(config, updates)
+    assert line.endswith(f"so many epochs are needed; possible remedies: {cure}")
     assert line.startswith(f"an epoch has only {updates} update")
-    assert few_updates(config, 100) is None
+    assert few_updates(config, 100) == []
 
 
 def test_translations_that_are_all_the_same() -> None:
@@ -336,7 +335,7 @@ def doubts_of(name: str, run: Path, *overrides: str) -> list[str]:
     data = prepare(config, run, progress=False)
     sizes = data.tokenizer.source_size, data.tokenizer.target_size
     updates = build_batches(config, data.train).updates_per_epoch()
-    return about_the_data(config, data.train, sizes=sizes, updates_per_epoch=updates)
+    return [*large_vocabularies(config, data.train, sizes=sizes), *few_updates(config, updates)]
 
 
 def test_the_demo_leaves_no_doubt(tmp_path: Path) -> None:
