@@ -216,21 +216,18 @@ def connected(device: str) -> Iterator[World]:
     # Imported here, so that a process that trains alone has nothing of it.
     from nmt.training.process_group import several
 
-    with several(launch, _own_device(device, launch)) as world:
+    gpus, number = torch.cuda.device_count(), launch.local_rank
+    own = choose_device(device, index=min(number, max(0, gpus - 1)))
+    if own.type == "cuda":
+        if number >= gpus:
+            raise ConfigError(
+                f"rank {launch.rank}: process {number + 1} of this machine, which has {gpus} GPUs; start one process "
+                "for each (--nproc-per-node) or use --device cpu"
+            )
+        torch.cuda.set_device(number)
+        own = torch.device("cuda", number)
+    with several(launch, own) as world:
         yield world
-
-
-def _own_device(name: str, launch: Launch) -> torch.device:
-    device = choose_device(name, index=min(launch.local_rank, max(0, torch.cuda.device_count() - 1)))
-    if device.type != "cuda":
-        return device
-    if launch.local_rank >= torch.cuda.device_count():
-        raise ConfigError(
-            f"rank {launch.rank}: process {launch.local_rank + 1} of this machine, which has "
-            f"{torch.cuda.device_count()} GPUs; start one process for each (--nproc-per-node) or use --device cpu"
-        )
-    torch.cuda.set_device(launch.local_rank)
-    return torch.device("cuda", launch.local_rank)
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:

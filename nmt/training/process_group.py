@@ -59,9 +59,8 @@ class ProcessGroup(World):
         self._held: list[weakref.ref[Tensor]] = []
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         with self._contact("meeting the others"):
-            dist.init_process_group(
-                backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout)
-            )
+            limit = timedelta(seconds=timeout)
+            dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
             dist.all_reduce(torch.zeros(1))  # connections are made with the first exchange
 
     def add_up(self, weights: Sequence[Tensor], sums: Tensor) -> list[float]:
@@ -72,7 +71,7 @@ class ProcessGroup(World):
         with self._contact("adding up gradients"):
             waiting = [dist.all_reduce(totals, async_op=True)]
             for bucket in _buckets(weights):
-                flat = torch.cat([_gradient(weight).flatten() for weight in bucket])
+                flat = torch.cat([(torch.zeros_like(w) if w.grad is None else w.grad).flatten() for w in bucket])
                 waiting.append(dist.all_reduce(flat, async_op=True))
                 for weight, piece in zip(bucket, flat.split([weight.numel() for weight in bucket]), strict=True):
                     weight.grad = piece.view_as(weight)  # the old gradients are freed before the next bucket is made
@@ -208,10 +207,6 @@ def reason(error: Exception) -> str:
     return re.sub(r"\[\S+\.cc:\d+\] ", "", line).split(". This is typically")[0]
 
 
-def _gradient(weight: Tensor) -> Tensor:
-    return torch.zeros_like(weight) if weight.grad is None else weight.grad
-
-
 def _buckets(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """The weights in their order, in lists of one type and at most BUCKET_BYTES or one weight."""
     bucket: list[Tensor] = []
@@ -276,7 +271,16 @@ LAST_RESORT = 30
 @contextmanager
 def several(launch: Launch, device: torch.device) -> Iterator[World]:
     """The world of the processes that were launched, while the block runs; see `connected`."""
-    world = _meet(launch, device)
+    # Otherwise a lost GPU would end this process from a thread of torch, without an error message.
+    os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
+    try:
+        store, rank, size = next(iter(rendezvous("env://", timeout=timedelta(seconds=launch.timeout))))
+        store = fresh_part(store, rank=rank, size=size, timeout=launch.timeout)
+        world = ProcessGroup(store, rank=rank, size=size, device=device, timeout=launch.timeout)
+    except (LostContactError, RuntimeError, OSError, ValueError) as error:
+        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        what = f"could not connect to the other processes at {place}: {reason(error)}"
+        raise RankError(f"rank {launch.rank} of {launch.size}: {what}") from error
     try:
         yield world
         world.gather(None)  # the first process to end must not end the store
@@ -291,21 +295,6 @@ def several(launch: Launch, device: torch.device) -> Iterator[World]:
     world.leave()
 
 
-def _meet(launch: Launch, device: torch.device) -> ProcessGroup:
-    # Otherwise a lost GPU would end this process from a thread of torch, without an error message.
-    os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")
-    try:
-        store, rank, size = next(iter(rendezvous("env://", timeout=timedelta(seconds=launch.timeout))))
-        store = fresh_part(store, rank=rank, size=size, timeout=launch.timeout)
-        return ProcessGroup(store, rank=rank, size=size, device=device, timeout=launch.timeout)
-    except (LostContactError, RuntimeError, OSError, ValueError) as error:
-        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        message = (
-            f"rank {launch.rank} of {launch.size}: could not connect to the other processes at {place}: {reason(error)}"
-        )
-        raise RankError(message, exit_code=1) from error
-
-
 def _last_words(world: ProcessGroup, error: Exception) -> RankError | None:
     """The message of this process instead of `error`, or None; the first process to fail informs the others."""
     with suppress(ValueError):  # signals can only be handled in the main thread
@@ -314,36 +303,28 @@ def _last_words(world: ProcessGroup, error: Exception) -> RankError | None:
     signal.alarm(LAST_RESORT)
     me = f"rank {world.rank} of {world.size}"
     if isinstance(error, LostContactError):
-        first = _first_failure(world, patience=PATIENCE)
+        first = _first_failure(world)
     else:
         text = plugin_error(error) if not isinstance(error, NmtError) else None
-        text = text or _in_one_line(str(error)) or type(error).__name__
+        if not text:  # in one line: of the mistakes that may be listed the first, and how many more there are
+            text, *listed = str(error).strip().split("\n")
+            text += f" {listed[0].strip()}" if listed else ""
+            text += f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
+        text = text or type(error).__name__
         first = _publish(world, text, exit_code=getattr(error, "exit_code", 1))
     if first is not None:
-        _stay_for_the_others(world)
-    if first is not None and first["rank"] != world.rank:
-        message = f"{me}: ended because rank {first['rank']} has failed: {first['message']}"
-        return RankError(message, exit_code=first["exit_code"])
+        # Let the others notice that something has failed, and keep the store, which may be ours, until they know what.
+        world.leave()  # closes the connections on which they wait
+        deadline = time.monotonic() + PATIENCE
+        with suppress(RuntimeError):
+            heard = world.store.add(HEARD, 1)
+            while world.is_main and heard < world.size and time.monotonic() < deadline:
+                time.sleep(0.05)
+                heard = world.store.add(HEARD, 0)
+        if first["rank"] != world.rank:
+            message = f"{me}: ended because rank {first['rank']} has failed: {first['message']}"
+            return RankError(message, exit_code=first["exit_code"])
     return RankError(f"{me}: {error}", exit_code=error.exit_code) if isinstance(error, NmtError) else None
-
-
-def _in_one_line(text: str) -> str:
-    """The first line and, where mistakes are listed below it, the first of them and how many more there are."""
-    first, *listed = text.strip().split("\n")
-    if not listed:
-        return first
-    return f"{first} {listed[0].strip()}" + (f" (and {len(listed) - 1} more)" if len(listed) > 1 else "")
-
-
-def _stay_for_the_others(world: ProcessGroup) -> None:
-    """Let the others notice that something has failed, and keep the store, which may be ours, until they know what."""
-    world.leave()  # closes the connections on which they wait
-    deadline = time.monotonic() + PATIENCE
-    with suppress(RuntimeError):
-        heard = world.store.add(HEARD, 1)
-        while world.is_main and heard < world.size and time.monotonic() < deadline:
-            time.sleep(0.05)
-            heard = world.store.add(HEARD, 0)
 
 
 def _publish(world: ProcessGroup, message: str, *, exit_code: int) -> dict[str, Any] | None:
@@ -355,9 +336,9 @@ def _publish(world: ProcessGroup, message: str, *, exit_code: int) -> dict[str, 
         return None
 
 
-def _first_failure(world: ProcessGroup, *, patience: float) -> dict[str, Any] | None:
+def _first_failure(world: ProcessGroup) -> dict[str, Any] | None:
     """The failure that another rank recorded in the store; None if it died without a record."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     with suppress(RuntimeError, ValueError):
         while time.monotonic() < deadline:
             if world.store.check([FAILURE]):
