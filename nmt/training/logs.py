@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import json
 import logging
@@ -13,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TextIO
+from typing import Any, NoReturn, TextIO
 
 from tqdm import tqdm
 from tqdm.utils import disp_len
@@ -33,20 +32,7 @@ SAMPLE_HANG = 12
 DETAILS_EVERY = 60.0
 """Seconds between two blocks of details on a terminal."""
 _LEFT_OUT = f"  (samples: every {DETAILS_EVERY:.0f} s at most here; all are in {TEXT} and {EVENTS})"
-_NO_TENSORBOARD = "TensorBoard is not installed; pip install 'nmt-recurrent[tensorboard]'"
-
-
-class ScalarWriter(Protocol):
-    """The part of TensorBoard's SummaryWriter that is used."""
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Write one value of a curve."""
-
-    def flush(self) -> None:
-        """Bring it to disk."""
-
-    def close(self) -> None:
-        """Finish the file."""
+NO_TENSORBOARD = "TensorBoard is not installed; pip install 'nmt-recurrent[tensorboard]'"
 
 
 class RunLog:
@@ -57,12 +43,16 @@ class RunLog:
 
     def __init__(self, run: Path, *, tensorboard: bool = False, quiet: bool = False) -> None:
         """Files are made with the first line for them. NmtError if TensorBoard is asked for and not installed."""
+        self._writer_class: Any = None
         if tensorboard:
-            _writer_class()
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError as error:
+                raise NmtError(f"training.tensorboard: {NO_TENSORBOARD}") from error
+            self._writer_class = SummaryWriter
         self._run = run
         self._files: dict[str, TextIO] = {}
-        self._tensorboard = tensorboard
-        self._scalars: ScalarWriter | None = None
+        self._scalars: Any = None
         self._quiet = quiet
         self._details_shown: float | None = None
         self._said_left_out = False
@@ -102,8 +92,9 @@ class RunLog:
         """
         line = {"event": event, **{key: finite(value) for key, value in fields.items()}}
         self._write(EVENTS, json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
-        if self._tensorboard:
-            self._scalars = self._scalars or self._new_scalars(fields["step"])
+        if self._writer_class is not None:
+            if self._scalars is None:  # what older files hold after this step is hidden, because it is done again
+                self._scalars = self._writer_class(str(self._run / TENSORBOARD), purge_step=fields["step"] + 1)
             for key, value in line.items():
                 if isinstance(value, int | float) and not isinstance(value, bool) and key != "step":
                     self._scalars.add_scalar(f"{event}/{key}", value, fields["step"])
@@ -116,12 +107,11 @@ class RunLog:
         `validated` when the checkpoint was saved. An incomplete last line, left by a full disk or a crash of the
         machine, is removed as well.
         """
-        undone = () if validated else ("validation",)
-        return self._keep(lambda line: _step_of(line) < step or (_step_of(line) == step and not _is_any(line, undone)))
+        return self._keep(lambda at, event: at < step or (at == step and (validated or event != "validation")))
 
     def withdraw(self, kinds: Container[str], *, step: int) -> None:
         """Take out the lines of these events at `step`, because they are written again."""
-        self._keep(lambda line: _step_of(line) != step or not _is_any(line, kinds))
+        self._keep(lambda at, event: at != step or event not in kinds)
 
     def close(self) -> None:
         """Close all files."""
@@ -133,29 +123,23 @@ class RunLog:
             self._scalars.close()
             self._scalars = None
 
-    def _keep(self, wanted: Callable[[str], bool]) -> int:
-        """Take the other lines out of log.jsonl; return how many they were."""
+    def _keep(self, wanted: Callable[[float, Any], bool]) -> int:
+        """Take the other lines out of log.jsonl, by step and event of each; return how many they were."""
         path = self._run / EVENTS
         if not is_file(path):
             return 0
         if EVENTS in self._files:
             self._files.pop(EVENTS).close()
-        with io.TextIOWrapper(
-            io.BytesIO(read_file(path, largest=LARGEST_LOG)), encoding="utf-8", errors="replace"
-        ) as stream:
+        content = io.BytesIO(read_file(path, largest=LARGEST_LOG))
+        with io.TextIOWrapper(content, encoding="utf-8", errors="replace") as stream:
             lines = stream.readlines()
-        kept = [line for line in lines if wanted(line)]
+        kept = [line for line in lines if wanted(*_place(line))]
         if len(kept) < len(lines):
             try:
                 replace_file(path, "".join(kept).encode())
             except OSError as error:
                 raise DataError(f"{path}: cannot be written ({reason(error)})") from error
         return len(lines) - len(kept)
-
-    def _new_scalars(self, step: int) -> ScalarWriter:
-        """A TensorBoard file; what older ones hold after `step` is hidden, because it is done again."""
-        writer: ScalarWriter = _writer_class()(str(self._run / TENSORBOARD), purge_step=step + 1)
-        return writer
 
     def _write(self, name: str, text: str) -> None:
         path = self._run / name
@@ -213,7 +197,7 @@ class SilentLog(RunLog):
     def _show(self, stamp: str, line: str, *, figures: bool = False, hang: int = 2) -> None:
         """Do nothing."""
 
-    def _keep(self, wanted: Callable[[str], bool]) -> int:
+    def _keep(self, wanted: Callable[[float, Any], bool]) -> int:
         return 0
 
 
@@ -226,30 +210,13 @@ def finite(value: Any) -> Any:
     return value
 
 
-def _step_of(line: str) -> float:
-    """The step of a line of log.jsonl; infinite where the line is broken."""
+def _place(line: str) -> tuple[float, Any]:
+    """The step and the event of a line of log.jsonl; an infinite step where the line is broken."""
     try:
-        return float(json.loads(line)["step"]) if line.endswith("\n") else math.inf
+        fields = json.loads(line if line.endswith("\n") else "")
+        return float(fields["step"]), fields.get("event")
     except (ValueError, KeyError, TypeError):
-        return math.inf
-
-
-def _is_any(line: str, kinds: Container[str]) -> bool:
-    """Whether a complete line of log.jsonl is about one of these events."""
-    return json.loads(line).get("event") in kinds
-
-
-def _writer_class() -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise NmtError(f"training.tensorboard: {_NO_TENSORBOARD}") from error
-    return SummaryWriter
-
-
-def tensorboard_problem() -> str | None:
-    """The message if TensorBoard is missing; checked without importing it, which takes seconds."""
-    return None if importlib.util.find_spec(TENSORBOARD) else _NO_TENSORBOARD
+        return math.inf, None
 
 
 def memory_mb() -> float:
@@ -269,7 +236,6 @@ INTERVAL = 0.2
 SHORTEST_BAR = 6
 CLEAR_ROW = "" if os.environ.get("TERM") == "dumb" else "\x1b[K"
 """Takes away what stands in the row of the cursor, such as the ^C that a terminal has echoed."""
-_BAR = "{bar}"
 
 
 def shortened(line: str, width: int) -> str:
@@ -332,19 +298,16 @@ class ProgressBar:
         width = (columns(sys.stderr) or USUAL_COLUMNS) - 3  # room for the ^C that a terminal echoes
         room = width - (0 if share is None else SHORTEST_BAR + 1)
         text = shortened("  ".join([start, *ends]), room).removeprefix(start).strip()
-        bar = "" if share is None else f" {_BAR}"
+        # Braces are doubled, as the format of tqdm takes them.
+        name, text = (part.replace("{", "{{").replace("}", "}}") for part in (start, text))
+        bar = "" if share is None else " {bar} "
         self._shown = time.monotonic()
         try:
             if self._bar is None:
                 self._bar = tqdm(total=1.0, leave=False, bar_format="{desc}", desc=start, file=sys.stderr)
             self._bar.ncols = width
             self._bar.n = min(share or 0.0, 1.0)
-            self._bar.bar_format = _braced(start) + bar + _braced(f"  {text}" if text and not bar else f" {text}")
+            self._bar.bar_format = f"{name}{bar}{text}" if bar or not text else f"{name}  {text}"
             self._bar.refresh()
         except (OSError, ValueError):  # the terminal has been closed; training continues, or ends by its own rules
             self._hidden = True
-
-
-def _braced(text: str) -> str:
-    """`text` as tqdm's format takes it."""
-    return text.replace("{", "{{").replace("}", "}}")

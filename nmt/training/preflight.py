@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TASKS
 from nmt.search.kept import load_glossary
 from nmt.search.shortlist import read_shortlist
 from nmt.training.distributed import World
-from nmt.training.logs import tensorboard_problem
+from nmt.training.logs import NO_TENSORBOARD, TENSORBOARD
 from nmt.training.setup import build_limits, find_initial_weights
 from nmt.training.stopping import Budget
 from nmt.training.task import MemorySample, Task, task_of
@@ -143,8 +144,8 @@ def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: b
             problems.append(Problem(key, f"{there}: is a file, not a directory"))
     if not config.data.train and config.data.generator == "none":
         problems.append(Problem("data.train", "no training text; give a prefix or a list of prefixes"))
-    if config.training.tensorboard and (lacking := tensorboard_problem()):
-        problems.append(Problem("training.tensorboard", lacking))
+    if config.training.tensorboard and find_spec(TENSORBOARD) is None:  # importing it would take seconds
+        problems.append(Problem("training.tensorboard", NO_TENSORBOARD))
     if _is_known(config):
         try:
             sizes = planned_sizes(config)

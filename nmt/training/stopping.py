@@ -61,27 +61,21 @@ class Limits:
 
     def described(self, *, used_cpu_seconds: float = 0.0) -> str:
         """In words; `used_cpu_seconds`: of the run, before this command."""
-        deadline, cpu_seconds = self.budget.deadline, self.budget.cpu_seconds
-        limits = [
-            f"update {self.max_steps}" if self.max_steps is not None else "",
-            f"epoch {self.max_epochs}" if self.max_epochs is not None else "",
-            f"{counted(self.patience, 'validation')} without a new best" if self.patience is not None else "",
-            "" if deadline is None else self._time_left(deadline),
-            "" if cpu_seconds is None else self._cpu_time(cpu_seconds, used_cpu_seconds),
-        ]
-        return "training until " + " or ".join(filter(None, limits))
-
-    @staticmethod
-    def _time_left(deadline: float) -> str:
-        seconds = deadline - time.monotonic()
-        if seconds <= 0:
-            return "the time limit, which has passed already"
-        return f"{seconds / 60:.1f} minutes from now" if seconds >= 60 else f"{seconds:.0f} seconds from now"
-
-    @staticmethod
-    def _cpu_time(seconds: float, used: float) -> str:
-        before = f", of which {_amount(used)} were used before" if used else ""
-        return f"{_amount(seconds, 'CPU ')} are used{before}"
+        limits = []
+        if self.max_steps is not None:
+            limits.append(f"update {self.max_steps}")
+        if self.max_epochs is not None:
+            limits.append(f"epoch {self.max_epochs}")
+        if self.patience is not None:
+            limits.append(f"{counted(self.patience, 'validation')} without a new best")
+        if self.budget.deadline is not None:
+            seconds = self.budget.deadline - time.monotonic()
+            left = f"{seconds / 60:.1f} minutes from now" if seconds >= 60 else f"{seconds:.0f} seconds from now"
+            limits.append(left if seconds > 0 else "the time limit, which has passed already")
+        if self.budget.cpu_seconds is not None:
+            before = f", of which {_amount(used_cpu_seconds)} were used before" if used_cpu_seconds else ""
+            limits.append(f"{_amount(self.budget.cpu_seconds, 'CPU ')} are used{before}")
+        return "training until " + " or ".join(limits)
 
     def time_is_up(self) -> bool:
         """Whether the deadline has passed."""
@@ -119,12 +113,6 @@ class Limits:
 def _amount(seconds: float, kind: str = "") -> str:
     value, unit = (seconds / 60, "minutes") if seconds >= 60 else (seconds, "seconds")
     return f"{value:,.1f}".removesuffix(".0") + f" {kind}{unit}"
-
-
-def stopped_by(number: int) -> Ending:
-    """What a signal asks for."""
-    name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-    return Ending(f"stopped by {name}", finished=False, exit_code=128 + number, validates=False)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -36,7 +37,6 @@ from nmt.training.stopping import (
     StopRequest,
     TimeLeft,
     duration,
-    stopped_by,
 )
 from nmt.training.task import Validates
 from nmt.training.update import StartingGradient, Update, Updater
@@ -268,7 +268,9 @@ class Trainer:
         if self.limits.budget.cpu_seconds is not None:
             self.count_cpu()
         if signal_number:
-            return stopped_by(int(signal_number))
+            name = "Ctrl-C" if signal_number == signal.SIGINT else signal.Signals(int(signal_number)).name
+            code = 128 + int(signal_number)
+            return Ending(f"stopped by {name}", finished=False, exit_code=code, validates=False)
         if asked:
             return Ending(self.callbacks.stop_reason, finished=True)
         return self.limits.reached(self.progress, self.ranking, late=bool(late))
