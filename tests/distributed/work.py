@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import errno
 import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from torch import Tensor
 from nmt.cli import train, translate
 from nmt.config import load_config
 from nmt.data.prepare import prepare
-from nmt.search import values
+from nmt.search import Translation, values
 from nmt.synthetic import corpus, distill
 from nmt.system import CpuClock
 from nmt.tasks.translation import build_batches
@@ -29,7 +30,7 @@ from nmt.training.setup import build_updater
 from nmt.training.stopping import Limits
 from nmt.training.task import task_of
 from nmt.training.update import Update, Updater
-from nmt.training.validation import Validator
+from nmt.training.validation import Validation, Validator
 from tests.conftest import REPOSITORY
 
 Step = tuple[Update, dict[str, Tensor], dict[str, Tensor]]
@@ -157,13 +158,16 @@ def signal_at(number_and_step: tuple[int, int]) -> None:
 
 def signal_in_validation(number: int) -> None:
     """Send this process a signal when it begins to translate for validation."""
-    original = Validator._translations
+    original = Validator.validate
 
-    def translations(self: Validator, *arguments: Any, **options: Any) -> list[str]:
-        os.kill(os.getpid(), number)
-        return original(self, *arguments, **options)
+    def validate(self: Validator, *arguments: Any, **options: Any) -> Validation:
+        def translate(model: Any, lines: Sequence[str]) -> Iterator[Translation]:
+            os.kill(os.getpid(), number)
+            return self.translate(model, lines)
 
-    Validator._translations = translations  # type: ignore[method-assign]
+        return original(dataclasses.replace(self, translate=translate), *arguments, **options)
+
+    Validator.validate = validate  # type: ignore[method-assign]
 
 
 def cpu_seconds_per_update(seconds: float) -> None:
