@@ -8,7 +8,7 @@ import torch
 
 from nmt.config import find_config, load_config
 from nmt.interop.engine.lowering import lower
-from nmt.interop.stored_weights import FORMATS, layout
+from nmt.interop.exported import FORMATS, layout
 from nmt.models import build_model
 
 CONFIGS = {"demo.yaml": 2000, "multi30k_lrn.yaml": 5000, "wmt14_lrn.yaml": 27700}

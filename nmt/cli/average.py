@@ -35,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Choose the checkpoints, average them and print their names."""
-    from nmt.interop.new_model import check_output
+    from nmt.interop.export import check_output
     from nmt.training import average
 
     check_output(arguments.output, model=arguments.run)

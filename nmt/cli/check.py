@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli.arguments import RUN
 from nmt.cli.common import EXIT_FAILURE, add_plugins, main_of, make_parser
 from nmt.errors import CheckpointError, counted, printable
-from nmt.interop.engine.opened import FileCheck, check_file, is_engine_file
+from nmt.interop.engine.opened import ExportCheck, check_file, is_engine_file
 
 if TYPE_CHECKING:
-    from nmt.interop.check_export import ExportCheck
     from nmt.training.check_run import RunCheck
 
 DESCRIPTION = """Verify run directories, exported folders and files for the engine: checksums of checkpoints,
@@ -68,7 +67,7 @@ def _checked(path: Path, plugins: Sequence[str]) -> Found:
         by = f"by the engine, in {file.stored}, on this machine with {file.kernels}"
         return _exported("file", path, file, f"holds: {file.holds}", "a file for the engine", by)
     # Imported late, because they import torch.
-    from nmt.interop.check_export import check_export
+    from nmt.interop.export import check_export
     from nmt.interop.exported import check_no_graphs, is_exported
     from nmt.training.check_run import check_run
 
@@ -80,7 +79,7 @@ def _checked(path: Path, plugins: Sequence[str]) -> Found:
     return run.problems, _as_record(run), as_lines(run)
 
 
-def _exported(kind: str, path: Path, found: ExportCheck | FileCheck, holds: str, what: str, translate: str) -> Found:
+def _exported(kind: str, path: Path, found: ExportCheck, holds: str, what: str, translate: str) -> Found:
     """The findings about a folder or file of nmt-export; `what` it is, and who translates with it, for people."""
     record = {kind: str(path), "ok": not found.problems, "precision": found.stored, "problems": found.problems}
     lines = [f"problem: {problem}" for problem in found.problems]

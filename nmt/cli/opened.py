@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nmt.cli.arguments import DECODING, option_of, overridden
 from nmt.errors import ConfigError
 from nmt.interop.engine.opened import are_engine_files
-from nmt.interop.facts import LongestSource
+from nmt.interop.run_layout import LongestSource
 from nmt.library.light import EngineFiles, lacking
 from nmt.light.options import AUTO
 from nmt.light.results import Result
@@ -150,7 +150,7 @@ def _open_runs(
 ) -> Opened:
     """Runs and model folders, on `device`."""
     from nmt.data.sentences import lines_of_all
-    from nmt.interop.ensemble import load_models, names_of
+    from nmt.interop.model_dir import load_models, names_of
     from nmt.search import Translator
 
     models = load_models(arguments.models, plugins=arguments.plugins, device=device, checkpoint=arguments.checkpoint)

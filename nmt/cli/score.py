@@ -207,7 +207,7 @@ def score(arguments: argparse.Namespace) -> int:
 
 
 def _loaded(arguments: argparse.Namespace, *, task: str) -> list[LoadedModel]:
-    from nmt.interop.ensemble import load_models  # late, so that mistakes in the options do not wait for torch
+    from nmt.interop.model_dir import load_models  # late, so that mistakes in the options do not wait for torch
 
     return load_models(
         arguments.models,

@@ -1,38 +1,49 @@
-"""Exporting a model as one small folder that every command takes: what nmt-export does."""
+"""Model directories as they are written: whole or not at all; an exported folder, and whether one is whole.
+
+What nmt-export and, for such folders, nmt-check do.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import torch
+from torch import Tensor
 
 from nmt.config import Config, write_config
-from nmt.data import save_tokenizer
-from nmt.errors import ConfigError
-from nmt.files import open_regular, read_bounded, read_file, sums_text, write_new
+from nmt.data import Tokenizer, save_tokenizer
+from nmt.errors import CheckpointError, ConfigError, NmtError
+from nmt.files import naming, new_directory, open_regular, read_bounded, read_file, sums_text, unused_name, write_new
 from nmt.interop import run_layout
+from nmt.interop.engine.opened import ExportCheck
 from nmt.interop.exported import (
     FORMAT_KEY,
+    FORMATS,
     TOKENIZER_SUMS,
     VERSION,
     VERSION_KEY,
+    check_file,
     check_trainable,
     decoding_files,
     format_name,
+    packed,
+    read_checksums,
 )
-from nmt.interop.facts import TrainingFacts, write_facts
 from nmt.interop.model_card import MAKER, model_card
 from nmt.interop.model_dir import LoadedModel, find_model, read_model
-from nmt.interop.new_model import is_replaced, whole_directory
-from nmt.interop.stored_weights import FORMATS, packed
+from nmt.interop.run_layout import TrainingFacts, write_facts
 from nmt.interop.weights_file import read_metadata, write_weights
 from nmt.models.base import Seq2Seq
 from nmt.models.inference import known_matrices
 
+_UNFINISHED = ".writing-"
+"""The beginning of a directory's name until it is complete."""
 _LARGEST: Final = 1 << 30
 """Bytes of a file that decoding settings name, such as a shortlist."""
 
@@ -72,8 +83,13 @@ def export_model(
         CheckpointError: `output` exists, or the model cannot be read or has been rounded by an export.
         ConfigError: bf16 cannot hold a weight, or decoding names a language model or a missing file.
     """
-    what = "exported folders"
-    replaces = is_replaced(output, model=Path(model), overwrite=overwrite, is_one=_is_exported, what=what)
+    replaces = is_replaced(
+        output,
+        model=Path(model),
+        overwrite=overwrite,
+        is_one=lambda folder: format_name(folder) is not None,
+        what="exported folders",
+    )
     loaded = read_for_export(model, checkpoint=checkpoint, plugins=plugins)
     if loaded.config.decoding.language_model is not None:
         raise ConfigError(
@@ -86,13 +102,12 @@ def export_model(
     weights = packed(loaded.model, form)
     with whole_directory(output, replace=replaces) as folder:
         config = _own_config(loaded.config, folder, precision=form.precision)
-        write_config(folder / run_layout.CONFIG, config, name=output / run_layout.CONFIG)
-        (folder / run_layout.TOKENIZER).mkdir()
-        save_tokenizer(folder / run_layout.TOKENIZER, loaded.tokenizer, config, name=output / run_layout.TOKENIZER)
+        # what is known of them, such as the checkpoints that were averaged
+        known = {k: value for k, value in read_metadata(loaded.path / run_layout.WEIGHTS).items() if k != MAKER}
+        metadata = {**known, VERSION_KEY: VERSION, FORMAT_KEY: stored}
+        size = _write_parts(folder, output, weights, config=config, tokenizer=loaded.tokenizer, metadata=metadata)
         if loaded.longest_source.is_known:
             write_facts(folder, TrainingFacts(loaded.longest_source.tokens, loaded.several))
-        metadata = {**_metadata(loaded.path), "format": "pt", VERSION_KEY: VERSION, FORMAT_KEY: stored}
-        size = len(write_weights(folder / run_layout.WEIGHTS, weights, metadata=metadata))
         card = model_card(loaded, name=output.name, stored=stored, weights=size, total=_size(folder), note=note)
         write_new(folder / run_layout.CARD, card.encode("utf-8"))
         write_new(folder / run_layout.SUMS, sums_text(_sums(folder)))
@@ -104,10 +119,6 @@ def read_for_export(model: str | Path, *, checkpoint: str | int, plugins: Sequen
     """The model, on the CPU; CheckpointError where an export has rounded it."""
     check_trainable(find_model(model, checkpoint=checkpoint))
     return read_model(model, plugins=plugins, device=torch.device("cpu"), checkpoint=checkpoint)
-
-
-def _is_exported(folder: Path) -> bool:
-    return format_name(folder) is not None
 
 
 def check_range(model: Seq2Seq) -> None:
@@ -134,11 +145,6 @@ def _own_config(config: Config, folder: Path, *, precision: str) -> Config:
     return dataclasses.replace(config, decoding=dataclasses.replace(config.decoding, **changes))
 
 
-def _metadata(directory: Path) -> dict[str, str]:
-    """Facts about the exported weights, such as the checkpoints that were averaged."""
-    return {key: value for key, value in read_metadata(directory / run_layout.WEIGHTS).items() if key != MAKER}
-
-
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
@@ -155,3 +161,100 @@ def _sums(folder: Path) -> dict[str, str]:
         if name != run_layout.CARD and (path.parent == folder or name == TOKENIZER_SUMS):
             found[name] = hashlib.sha256(read_file(path)).hexdigest()
     return found
+
+
+def check_export(folder: Path, *, plugins: Sequence[str] = ()) -> ExportCheck:
+    """Check everything that lies in an exported folder; nothing is changed."""
+    found = ExportCheck(folder)
+    try:
+        sums = read_checksums(folder)
+    except CheckpointError as error:
+        found.problems.append(str(error))
+        return found
+    for name, digest in sums.items():
+        try:
+            check_file(folder / name, digest)
+        except CheckpointError as error:
+            found.problems.append(str(error))
+    if found.problems:
+        return found
+    try:
+        found.stored = format_name(folder)
+        if found.stored is None:
+            found.problems.append(f"{folder}: its weights do not state their format; they are not from an export")
+        read_model(folder, plugins=plugins, device=torch.device("cpu"))
+    except NmtError as error:
+        found.problems += str(error).split("\n")
+    return found
+
+
+def check_output(output: Path, *, model: Path | None = None) -> None:
+    """Raise CheckpointError unless `output` is free: not there, or an empty directory, and no part of `model`."""
+    run_layout.check_no_part(output, models=() if model is None else (model,))
+    if output.is_symlink() or (output.exists() and not output.is_dir()):
+        raise CheckpointError(f"{output}: exists and is not a directory; choose another name")
+    if output.is_dir() and any(output.iterdir()):
+        raise CheckpointError(f"{output}: this directory is not empty; choose another name or move it away")
+
+
+def is_replaced(output: Path, *, model: Path, overwrite: bool, is_one: Callable[[Path], bool], what: str) -> bool:
+    """Whether an existing folder will be replaced; CheckpointError if `output` is anything else that exists.
+
+    `overwrite` replaces folders for which `is_one` is true; `what` describes them.
+    """
+    run_layout.check_no_part(output, models=(model,))
+    is_full = not output.is_symlink() and output.is_dir() and any(output.iterdir())
+    if is_full and not overwrite and is_one(output):
+        raise CheckpointError(f"{output}: exists already; choose another name or replace it with --overwrite")
+    if not is_full or not overwrite:
+        check_output(output)
+        return False
+    if not is_one(output):
+        raise CheckpointError(f"{output}: --overwrite replaces only {what}, and this is not one; move it away")
+    return True
+
+
+@contextlib.contextmanager
+def whole_directory(output: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A directory to fill, which becomes `output` when the block ends without an error.
+
+    With `replace` it replaces an existing directory, which is then deleted. An OSError of writing names `output`.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with naming(output, unfinished=_UNFINISHED), new_directory(output, prefix=_UNFINISHED) as temporary:
+        yield temporary
+        before = unused_name(output, prefix=".replaced-") if replace and output.is_dir() else None
+        if before is not None:
+            output.rename(before)
+        temporary.rename(output)  # takes the place of an empty directory
+        if before is not None:
+            shutil.rmtree(before)
+
+
+def write_model(
+    output: Path, weights: Mapping[str, Tensor], *, config: Config, tokenizer: Tokenizer, metadata: Mapping[str, str]
+) -> None:
+    """Write the directory that `load_model` takes; `metadata` is stored with the weights.
+
+    Raises:
+        CheckpointError: `output` exists and is not an empty directory.
+    """
+    check_output(output)
+    with whole_directory(output) as folder:
+        _write_parts(folder, output, weights, config=config, tokenizer=tokenizer, metadata=metadata)
+
+
+def _write_parts(
+    folder: Path,
+    output: Path,
+    weights: Mapping[str, Tensor],
+    *,
+    config: Config,
+    tokenizer: Tokenizer,
+    metadata: Mapping[str, str],
+) -> int:
+    """Configuration, tokenizer and weights in the `folder` that becomes `output`; returns the bytes of the weights."""
+    write_config(folder / run_layout.CONFIG, config, name=output / run_layout.CONFIG)
+    (folder / run_layout.TOKENIZER).mkdir()
+    save_tokenizer(folder / run_layout.TOKENIZER, tokenizer, config, name=output / run_layout.TOKENIZER)
+    return len(write_weights(folder / run_layout.WEIGHTS, weights, metadata={**metadata, "format": "pt"}))

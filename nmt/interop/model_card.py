@@ -15,8 +15,8 @@ from nmt.data.text import as_list
 from nmt.errors import counted, printable
 from nmt.files import is_file
 from nmt.interop import run_layout
-from nmt.interop.run_events import EVENTS, read_events
-from nmt.interop.stored_weights import FORMATS
+from nmt.interop.exported import FORMATS
+from nmt.interop.run_layout import EVENTS, read_events
 from nmt.interop.weights_file import read_metadata
 from nmt.models.build import parameters_by_part
 
@@ -47,8 +47,8 @@ def model_card(
         name: of the folder or file.
         stored: one of FORMATS, or of a file for the engine the number format of its matrices.
         weights, total: bytes of the weights, and of all but the card and the checksums.
-        words: the format of the weights in words, for exports that need no plugin, such as a file for the engine. use:
-            paragraphs on how to use exports that nmt's commands do not accept.
+        words: the format of the weights in words, for exports that need no plugin, such as a file for the engine.
+        use: paragraphs on how to use exports that nmt's commands do not accept.
         note: what the maker of the model says of it, in Markdown.
     """
     config = loaded.config
@@ -61,21 +61,17 @@ def model_card(
         "or in Python",
         f'```python\nimport nmt\n\nprint(nmt.load("{printable(name)}").translate("...").text)\n```',
     ]
+    plugins = " ".join(f"--plugin {shlex.quote(Path(plugin).name)}" for plugin in config.plugins)
+    needed = [f"It needs the code of a plugin, which is not in this folder: `{_cell(plugins)}`."]
+    facts = _facts(loaded, events, stored=words or f"{stored}: {FORMATS[stored].words}", weights=weights, total=total)
     parts = [
         f"# {_cell(name)}: {source} to {target}",
         "A recurrent translation model for nmt (the Python package `nmt-recurrent`).",
         *([note.strip()] if note.strip() else ()),
-        _table(
-            [
-                ("", ""),
-                *_facts(
-                    loaded, events, stored=words or f"{stored}: {FORMATS[stored].words}", weights=weights, total=total
-                ),
-            ]
-        ),
+        _table([("", ""), *facts]),
         "## Use",
         *(use or commands),
-        *(_plugins(config) if words is None else ()),
+        *(needed if plugins and words is None else ()),
         "## Data",
         _table([("text", "name", "sentence pairs"), *_data(config, events)]),
         "## Scores",
@@ -137,13 +133,6 @@ def _origin(loaded: LoadedModel, events: Sequence[Mapping[str, Any]]) -> str:
         return UNKNOWN
     epochs = [event["epoch"] for event in events if event.get("step") == step and "epoch" in event]
     return f"update {step:,}" + (f", epoch {epochs[-1]:.1f}" if epochs else "")
-
-
-def _plugins(config: Config) -> list[str]:
-    if not config.plugins:
-        return []
-    named = " ".join(f"--plugin {shlex.quote(Path(plugin).name)}" for plugin in config.plugins)
-    return [f"It needs the code of a plugin, which is not in this folder: `{_cell(named)}`."]
 
 
 def _data(config: Config, events: Sequence[Mapping[str, Any]]) -> Iterator[Row]:

@@ -1,10 +1,11 @@
-"""Loading a trained model: from a run directory, a checkpoint inside it, the output of nmt-average or nmt-export."""
+"""Loading trained models, one or an ensemble: from a run, a checkpoint, or the output of nmt-average or nmt-export."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,9 +18,9 @@ from nmt.files import is_file, is_folder, is_there
 from nmt.interop import exported, run_layout
 from nmt.interop.device import choose_device
 from nmt.interop.engine.opened import TAKEN_BY, is_engine_file
-from nmt.interop.facts import LongestSource, read_facts
-from nmt.interop.stored_weights import Format, layout, on_device, type_problems, unpacked, value_problems
-from nmt.interop.weights_file import check_finite, read_shapes, read_weights
+from nmt.interop.exported import FORMATS, Format, layout, on_device, type_problems, unpacked, value_problems
+from nmt.interop.run_layout import LongestSource, read_facts
+from nmt.interop.weights_file import LONGEST_NAME, check_finite, first_few, parse_weights, read_shapes, read_weights
 from nmt.kernel_check import Purpose, choose_kernels, use_verified_kernels
 from nmt.light.pretrained import or_named
 from nmt.models import build_model
@@ -28,9 +29,6 @@ from nmt.registry import MODELS
 
 TRANSLATION = "translation"
 """The task of most models."""
-_SHOWN = 3
-"""Wrong parameters named in a message; there can be hundreds."""
-_LONGEST_NAME = 80
 _MOST_DIGITS = 30
 """Digits of a step; Python reads some thousands."""
 
@@ -79,10 +77,39 @@ def load_model(
         CheckpointError: something is missing, damaged or does not fit; one line names the file.
         ConfigError: the saved configuration cannot be used, for example without a plugin.
     """
-    place = choose_device(device)
-    loaded = read_model(path, plugins=plugins, device=place, checkpoint=checkpoint, task=task)
-    choose_kernels_of([loaded], device=place, purpose=purpose)
-    return loaded
+    return load_models([path], plugins=plugins, device=device, checkpoint=checkpoint, purpose=purpose, task=task)[0]
+
+
+def load_models(
+    paths: Sequence[str | Path],
+    *,
+    plugins: Sequence[str] = (),
+    device: str | torch.device = "cpu",
+    checkpoint: str | int = "best",
+    purpose: Purpose = "search",
+    task: str | Sequence[str] = TRANSLATION,
+) -> list[LoadedModel]:
+    """Load the model in each of `paths`, at least one; the same model may occur more than once.
+
+    The arguments are those of `load_model`; `checkpoint` is chosen from each run. Kernels are chosen by the
+    configuration of the first model.
+
+    Raises:
+        CheckpointError: a model cannot be loaded, or its vocabularies differ from the first model's.
+        ConfigError: a saved configuration cannot be used.
+    """
+    for path in paths:  # before the first is loaded, which takes time
+        find_model(path, checkpoint=checkpoint)
+    place, models = choose_device(device), list[LoadedModel]()
+    for path in paths:
+        models.append(read_model(path, plugins=plugins, device=place, checkpoint=checkpoint, task=task))
+        if difference := tokenizer_difference(models[0].tokenizer, models[-1].tokenizer):
+            raise CheckpointError(f"{models[0].path} and {models[-1].path} cannot be one ensemble: {difference}")
+    kernels = models[0].config.kernels
+    # Weights trained by kernels of a GPU are good on any device.
+    choose_kernels("auto" if kernels == "triton" and place.type == "cpu" else kernels, device=place)
+    use_verified_kernels([loaded.model for loaded in models], device=place, purpose=purpose)
+    return models
 
 
 def read_model(
@@ -95,15 +122,18 @@ def read_model(
 ) -> LoadedModel:
     """`load_model` without a choice of kernels."""
     directory = find_model(path, checkpoint=checkpoint)
-    form = exported.form_of(directory)
+    name = exported.format_name(directory)
+    form = None if name is None else FORMATS[name]
     sums = {} if form is None else exported.check_files(directory)
     config = load_saved(config_file(directory), plugins)
     tasks = [task] if isinstance(task, str) else task
     if config.task not in tasks:
         wanted = " or ".join(tasks)
         raise CheckpointError(f"{path}: is a model of the task {config.task}, but a model of {wanted} is needed here")
-    if form is not None:
-        config = exported.with_own_files(config, directory)
+    if form is not None:  # the files named in decoding are those of the folder
+        files = exported.decoding_files(config.decoding)
+        own: dict[str, Any] = {key: str(directory / Path(file).name) for key, file in files.items()}
+        config = dataclasses.replace(config, decoding=dataclasses.replace(config.decoding, **own))
     tokenizer = load_tokenizer(directory, config)
     file = directory / run_layout.WEIGHTS
     # Compared before anything is allocated: a configuration, or a header, can ask for any amount of memory.
@@ -116,7 +146,7 @@ def read_model(
         check_weights(plan, weights, file=file)
     else:
         check_stored(plan, shapes, form, file=file)
-        tensors = exported.read_stored(file, sums[run_layout.WEIGHTS])
+        tensors = parse_weights(file, exported.check_file(file, sums[run_layout.WEIGHTS]))
         check_stored(plan, tensors, form, file=file)
         weights, stored = unpacked(tensors, plan, form)
     model = build_model(config.model, *sizes_of(tokenizer))
@@ -128,12 +158,27 @@ def read_model(
     return LoadedModel(model, tokenizer, config, directory, facts.longest_source(config), facts.several)
 
 
-def choose_kernels_of(models: Sequence[LoadedModel], *, device: torch.device, purpose: Purpose) -> None:
-    """Compute from now on by the kernels that the configuration of the first model asks for."""
-    kernels = models[0].config.kernels
-    # Weights trained by kernels of a GPU are good on any device.
-    choose_kernels("auto" if kernels == "triton" and device.type == "cpu" else kernels, device=device)
-    use_verified_kernels([loaded.model for loaded in models], device=device, purpose=purpose)
+def tokenizer_difference(first: Tokenizer, second: Tokenizer) -> str | None:
+    """What keeps models with these tokenizers from having the same inputs and outputs, in words; None if nothing."""
+    if first.fingerprint() == second.fingerprint():
+        return None
+    sides = {
+        "target": [tokenizer.target_tokens(range(tokenizer.target_size)) for tokenizer in (first, second)],
+        "source": [tokenizer.source_tokens(range(tokenizer.source_size)) for tokenizer in (first, second)],
+    }
+    for side, (ours, theirs) in sides.items():
+        if len(ours) != len(theirs):
+            return f"their {side} vocabularies have {len(ours)} and {len(theirs)} entries"
+        for token, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+            if our != their:
+                return f"their {side} vocabularies differ: id {token} is {our!r} and {their!r}"
+    return "their vocabularies are equal, but they split text into tokens differently"
+
+
+def names_of(models: Sequence[LoadedModel]) -> str:
+    """The directories of their weights, for a message."""
+    paths = ", ".join(str(model.path) for model in models)
+    return paths if len(models) == 1 else f"an ensemble of {len(models)} models ({paths})"
 
 
 def find_model(path: str | Path, *, checkpoint: str | int = "best") -> Path:
@@ -237,24 +282,19 @@ def check_stored(model: Seq2Seq, tensors: Mapping[str, Tensor], form: Format, *,
 
 def _check(differing: Sequence[str], *, file: Path) -> None:
     if differing:
-        shown = "; ".join(differing[:_SHOWN])
-        rest = f"; and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
-        raise CheckpointError(f"{file}: not the weights of this configuration and tokenizer: {shown}{rest}")
+        raise CheckpointError(f"{file}: not the weights of this configuration and tokenizer: {first_few(differing)}")
 
 
 def weight_differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
     """Each parameter that is missing, unknown, of another shape or no real number, in words."""
     wrong = [f"{name} is missing" for name in sorted(expected.keys() - found.keys())]
-    # Somebody else's file can call a tensor anything, line ends and control sequences included.
-    wrong += [f"{_shown_name(name)} is unknown" for name in sorted(found.keys() - expected.keys())]
+    for name in sorted(found.keys() - expected.keys()):
+        # Somebody else's file can call a tensor anything, line ends and control sequences included.
+        short = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+        wrong.append(f"{printable(short)} is unknown")
     for name in sorted(expected.keys() & found.keys()):
         if expected[name].shape != found[name].shape:
             wrong.append(f"{name} is {list(found[name].shape)} but must be {list(expected[name].shape)}")
         elif not found[name].is_floating_point() and expected[name].is_floating_point():
             wrong.append(f"{name} holds {found[name].dtype}")
     return wrong
-
-
-def _shown_name(name: str) -> str:
-    short = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
-    return printable(short)

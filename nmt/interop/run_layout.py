@@ -1,6 +1,6 @@
-"""Where things lie in a run directory: names of files, the list of checkpoints, the record of the best ones.
+"""Where things lie in a run directory, and the small records in it: the best checkpoints, facts, and the log.
 
-    RUN/config.yaml  RUN/tokenizer/  RUN/log.jsonl  RUN/train.log
+    RUN/config.yaml  RUN/tokenizer/  RUN/log.jsonl  RUN/train.log  RUN/facts.json
     RUN/checkpoints/step-<N>/{model.safetensors, training.pt, config.yaml, SHA256SUMS}
     RUN/checkpoints/damaged-step-<N>/
     RUN/checkpoints/best.json
@@ -14,22 +14,29 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nmt import files
-from nmt.errors import CheckpointError
+from nmt.errors import CheckpointError, DataError, counted, missing, printable
 from nmt.files import (
+    LARGEST_LOG,
     LARGEST_RECORD,
     check_directory,
+    is_file,
     is_folder,
     is_there,
     read_file,
+    read_inside,
     read_sums,
+    reason,
     replace_file,
+    replace_text,
     unreadable,
 )
+
+if TYPE_CHECKING:
+    from nmt.config import Config
 
 CONFIG = "config.yaml"
 TOKENIZER = "tokenizer"
@@ -42,27 +49,15 @@ CARD = "README.md"
 """Of an exported folder; in a run this name belongs to the user."""
 ENCODER, STEP = "encoder.onnx", "step.onnx"
 """Of a folder of ONNX graphs, which is no model for commands."""
+EVENTS = "log.jsonl"
+FACTS: Final = "facts.json"
 ASIDE = "damaged-"
 FOLDERS = (CHECKPOINTS, TOKENIZER, "cache", "corpus", "validation", "tensorboard")
 """Directories that a run consists of."""
-_FILES = frozenset({CONFIG, WEIGHTS, TRAINING_STATE, SUMS, "log.jsonl", "train.log", "lock", "facts.json"})
+_FILES = frozenset({CONFIG, WEIGHTS, TRAINING_STATE, SUMS, EVENTS, "train.log", "lock", FACTS})
+_LONGEST: Final = "longest_source"
+_SEVERAL: Final = "sources_of_several_sentences"
 STEP_NAME = re.compile(r"step-(0|[1-9][0-9]*)")
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A checkpoint's step and its validation score."""
-
-    step: int
-    score: float
-
-
-@dataclass(frozen=True)
-class Best:
-    """Contents of best.json: the metric, and the checkpoints it ranks, best first."""
-
-    metric: str
-    steps: tuple[Scored, ...] = ()
 
 
 def checkpoints_dir(run: Path) -> Path:
@@ -87,7 +82,11 @@ def belongs_to(model: Path, path: Path) -> bool:
     if not real.is_relative_to(root):
         return False
     first, *rest = real.relative_to(root).parts
-    return first in FOLDERS or (not rest and (first in _FILES or first in _files_of_export(root)))
+    if first in FOLDERS or rest:
+        return first in FOLDERS
+    sums = root / SUMS  # of an exported folder
+    exported = {CARD, *(read_sums(read_file(sums, largest=LARGEST_RECORD)) or {})} if os.path.isfile(sums) else set()
+    return first in _FILES or first in exported
 
 
 def check_no_part(output: Path, *, models: Iterable[str | Path]) -> None:
@@ -95,14 +94,6 @@ def check_no_part(output: Path, *, models: Iterable[str | Path]) -> None:
     for model in models:
         if belongs_to(Path(model), output):
             raise CheckpointError(f"{output}: is a part of the model {model}; choose another output")
-
-
-def _files_of_export(root: Path) -> set[str]:
-    """The names in the checksums of an exported folder, and its card; none of anything else."""
-    sums = root / SUMS
-    if not os.path.isfile(sums):
-        return set()
-    return {CARD, *(read_sums(read_file(sums, largest=LARGEST_RECORD)) or {})}
 
 
 def step_of(directory: Path) -> int | None:
@@ -143,6 +134,20 @@ def last_step(run: Path) -> int | None:
     return max(checkpoint_steps(run), default=None)
 
 
+class Scored(NamedTuple):
+    """A checkpoint's step and its validation score."""
+
+    step: int
+    score: float
+
+
+class Best(NamedTuple):
+    """Contents of best.json: the metric, and the checkpoints it ranks, best first."""
+
+    metric: str
+    steps: tuple[Scored, ...] = ()
+
+
 def read_best(run: Path) -> Best | None:
     """The content of best.json; None if there is no such file, CheckpointError if it is malformed."""
     path = checkpoints_dir(run) / BEST
@@ -176,3 +181,96 @@ def best_step(run: Path) -> int | None:
     """Step of the best checkpoint, else of the newest, None without checkpoints."""
     ranked = best_steps(run)
     return ranked[0] if ranked else last_step(run)
+
+
+class LongestSource(NamedTuple):
+    """The longest source sentence that a model was trained on."""
+
+    tokens: int
+    """Without the end symbol."""
+    is_known: bool
+    """False if only the limit data.max_length is known."""
+
+    def __str__(self) -> str:
+        what = "any in training" if self.is_known else "training allowed"
+        return f"{what} ({counted(self.tokens, 'token')})"
+
+
+class TrainingFacts(NamedTuple):
+    """What is known of the sources that a model was trained on; None for what versions before did not write."""
+
+    longest: int | None = None
+    """Tokens of the longest one."""
+    several: float | None = None
+    """The share of them that have several sentences."""
+
+    def longest_source(self, config: Config) -> LongestSource:
+        """The longest one, else the limit in the configuration."""
+        return (
+            LongestSource(config.data.max_length, False) if self.longest is None else LongestSource(self.longest, True)
+        )
+
+
+def read_facts(directory: Path) -> TrainingFacts:
+    """The facts of the model in `directory`: from its own file, else from the run around it.
+
+    Raises CheckpointError for a malformed file.
+    """
+    path = find_facts(directory)
+    if path is None:
+        return TrainingFacts()
+    try:
+        record: Any = json.loads(read_inside(path, within=path.parent, largest=LARGEST_RECORD).decode("utf-8"))
+        tokens, share = record[_LONGEST], record.get(_SEVERAL)
+        if type(tokens) is not int or tokens < 0:
+            raise ValueError(f"{_LONGEST} is {tokens!r}")
+        if share is not None and not (type(share) in (int, float) and 0 <= share <= 1):
+            raise ValueError(f"{_SEVERAL} is {share!r}")
+        return TrainingFacts(tokens, share)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        problem = reason(error) if isinstance(error, OSError) else repr(error)[:200]
+        wanted = f'{{"{_LONGEST}": N}}'
+        raise CheckpointError(f"{path}: cannot be used ({printable(problem)}); expected {wanted}") from error
+
+
+def find_facts(directory: Path) -> Path | None:
+    """The file of a model directory, or of the run around a checkpoint; None if there is neither."""
+    places = [directory / FACTS]
+    if directory.parent.name == CHECKPOINTS:
+        places.append(directory.parent.parent / FACTS)
+    return next((path for path in places if path.is_file()), None)
+
+
+def write_facts(directory: Path, facts: TrainingFacts) -> None:
+    """Write the file atomically; CheckpointError if it cannot be written."""
+    path = directory / FACTS
+    record = {_LONGEST: facts.longest, _SEVERAL: facts.several}
+    try:
+        replace_text(path, json.dumps({name: value for name, value in record.items() if value is not None}) + "\n")
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be written ({reason(error)})") from error
+
+
+def read_events(run: Path) -> list[dict[str, Any]]:
+    """All whole lines of RUN/log.jsonl."""
+    path = run / EVENTS
+    if not is_file(path):
+        raise DataError(missing(path, f"is {run} a run directory?"))
+    return read_log(path)[0]
+
+
+def read_log(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The whole lines of a log, and how many others it has: a crash, or a full disk, leaves half a line."""
+    # Not splitlines: a sample translation may hold U+2028 and its like.
+    lines = [line for line in read_file(path, largest=LARGEST_LOG).decode("utf-8", "replace").split("\n") if line]
+    events = [event for event in map(_event, lines) if event is not None]
+    return events, len(lines) - len(events)
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    """What a line tells of; None where it is damaged."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,7 +39,7 @@ _TYPES = {
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 _SHOWN = 3
 """Tensors named in a message; there can be hundreds."""
-_LONGEST_NAME = 80
+LONGEST_NAME = 80
 
 
 class DamagedError(CheckpointError):
@@ -73,7 +73,13 @@ def read_shapes(file: Path) -> dict[str, Tensor]:
     header.pop(_METADATA, None)
 
     def shapes() -> dict[str, Tensor]:
-        return {name: _planned(entry) for name, entry in header.items()}
+        for entry in header.values():
+            if entry["dtype"] not in _TYPES:
+                raise ValueError(f"of type {entry['dtype']}, which no weights have")
+        return {
+            name: torch.empty(entry["shape"], dtype=_TYPES[entry["dtype"]], device="meta")
+            for name, entry in header.items()
+        }
 
     return parsed(file, shapes)
 
@@ -102,12 +108,6 @@ def _read_header(file: Path) -> dict[str, Any]:
     return parsed(file, header)
 
 
-def _planned(entry: Mapping[str, Any]) -> Tensor:
-    if entry["dtype"] not in _TYPES:
-        raise ValueError(f"of type {entry['dtype']}, which no weights have")
-    return torch.empty(entry["shape"], dtype=_TYPES[entry["dtype"]], device="meta")
-
-
 def parsed(file: Path, parse: Callable[[], T]) -> T:
     """The result of `parse` for the content of `file`.
 
@@ -126,27 +126,28 @@ def parsed(file: Path, parse: Callable[[], T]) -> T:
 def check_finite(weights: Mapping[str, Tensor], *, file: Path) -> None:
     """Raise DamagedError, which names file, tensors and counts, if a value is NaN or infinite."""
     if wrong := not_finite(weights):
-        shown = "; ".join(wrong[:_SHOWN])
-        rest = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        raise DamagedError(f"{file}: {shown}{rest}")
+        raise DamagedError(f"{file}: {first_few(wrong)}")
 
 
 def not_finite(weights: Mapping[str, Tensor]) -> list[str]:
     """Each tensor with values that are NaN or infinite, and how many, in words."""
-    found = [(name, _count(weight)) for name, weight in sorted(weights.items())]
-    return [
-        f"{printable(name[:_LONGEST_NAME])} contains NaN or infinite values ({count:,} of {weights[name].numel():,})"
-        for name, count in found
-        if count
-    ]
+    wrong = []
+    for name, weight in sorted(weights.items()):
+        # The sum, read off in one pass, is finite only if all are; it can be infinite by itself, so then each is
+        # looked at. Types of one byte have no sum.
+        small = weight.dtype.itemsize < 2
+        if not weight.is_floating_point() or (not small and bool(weight.sum().isfinite())):
+            continue
+        if count := int((~(weight.float() if small else weight).isfinite()).sum()):
+            shown = printable(name[:LONGEST_NAME])
+            wrong.append(f"{shown} contains NaN or infinite values ({count:,} of {weight.numel():,})")
+    return wrong
 
 
-def _count(weight: Tensor) -> int:
-    """How many values of a tensor are NaN or infinite."""
-    # The sum, read off in one pass, is finite only if all are; it can be infinite by itself, so then each is looked at.
-    if not weight.is_floating_point() or (weight.dtype.itemsize > 1 and bool(weight.sum().isfinite())):
-        return 0
-    return int((~weight.float().isfinite() if weight.dtype.itemsize < 2 else ~weight.isfinite()).sum())
+def first_few(problems: Sequence[str]) -> str:
+    """Some of many problems, and how many more there are."""
+    rest = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    return "; ".join(problems[:_SHOWN]) + rest
 
 
 def write_weights(file: Path, weights: Mapping[str, Tensor], *, metadata: Mapping[str, str] | None = None) -> bytes:

@@ -19,7 +19,7 @@ from nmt.data.sentences import lines_of_all
 from nmt.data.tokenizer import on_one_line
 from nmt.errors import ConfigError, DataError
 from nmt.interop.device import choose_device
-from nmt.interop.ensemble import load_models
+from nmt.interop.model_dir import load_models
 from nmt.kernel_check import Purpose, use_verified_kernels
 from nmt.library import translator as library
 from nmt.library.values import (

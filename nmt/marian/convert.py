@@ -14,7 +14,7 @@ from nmt.config import Config
 from nmt.config.load import validate
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.errors import CheckpointError
-from nmt.interop.new_model import check_output, write_model
+from nmt.interop.export import check_output, write_model
 from nmt.marian.foreign import Foreign
 
 NO_PADDING = -1e9

@@ -16,8 +16,7 @@ from nmt.files import reason, sums_text, write_new
 from nmt.interop import run_layout
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.program import Lowered
-from nmt.interop.export import Exported, read_for_export
-from nmt.interop.new_model import is_replaced, whole_directory
+from nmt.interop.export import Exported, is_replaced, read_for_export, whole_directory
 from nmt.onnx_export.card import FORMAT, config_of, notes_on, readme_of
 from nmt.onnx_export.encoder import encoder_graph
 from nmt.onnx_export.graph import model_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.errors import ConfigError, DataError, counted, missing, printable, refused
 from nmt.files import is_file, is_folder
-from nmt.interop.run_events import EVENTS, read_log
+from nmt.interop.run_layout import EVENTS, read_log
 from nmt.plotting.style import GRID, INK, LineStyle, drawing, families, line_styles
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from nmt.data.text import Undecodable
 from nmt.errors import ConfigError, DataError, NmtError, counted, missing, printable
 from nmt.evaluation import check_subwords
 from nmt.evaluation.metrics import counting
-from nmt.interop.run_events import EVENTS
+from nmt.interop.run_layout import EVENTS
 from nmt.library.evaluation import chosen_metrics
 from nmt.light.counts import Noted
 from nmt.report import (

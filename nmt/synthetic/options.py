@@ -56,7 +56,7 @@ def make(
     """Load the models, and translate alone or together with the processes that torchrun started."""
     keep_more_kernels()
     # Imported late, so that --help and mistakes in the options do not load torch.
-    from nmt.interop.ensemble import load_models
+    from nmt.interop.model_dir import load_models
     from nmt.synthetic.corpus import Work
     from nmt.synthetic.texts import Texts
     from nmt.training.distributed import connected
@@ -126,7 +126,7 @@ class Command:
     def _translate(self, work: Work, models: Sequence[LoadedModel], bar: LinesBar) -> Translate:
         from nmt.cli.across_processes import translate_across_processes
         from nmt.data.sentences import lines_of_all
-        from nmt.interop.ensemble import names_of
+        from nmt.interop.model_dir import names_of
         from nmt.registry import SEARCHES
         from nmt.search import Translator
         from nmt.synthetic.texts import Made, made

@@ -23,7 +23,7 @@ from nmt.data.text_facts import ValidationFacts
 from nmt.data.tokenizer import Sides
 from nmt.errors import counted
 from nmt.evaluation import build_metrics
-from nmt.interop.facts import TrainingFacts, read_facts, write_facts
+from nmt.interop.run_layout import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import TASKS

@@ -29,8 +29,8 @@ from nmt.files import (
     write_new,
 )
 from nmt.interop import run_layout
-from nmt.interop.facts import FACTS, find_facts
-from nmt.interop.new_model import check_output, whole_directory
+from nmt.interop.export import check_output, whole_directory
+from nmt.interop.run_layout import FACTS, find_facts
 from nmt.interop.weights_file import check_finite, parsed, read_shapes, write_weights
 
 

@@ -19,8 +19,8 @@ from tqdm.utils import disp_len
 
 from nmt.errors import DataError, NmtError
 from nmt.files import LARGEST_LOG, is_file, own_file, read_file, reason, replace_file
-from nmt.interop.run_events import EVENTS as EVENTS
-from nmt.interop.run_events import read_events as read_events
+from nmt.interop.run_layout import EVENTS as EVENTS
+from nmt.interop.run_layout import read_events as read_events
 from nmt.system import USUAL_COLUMNS, columns, wrapped
 from nmt.training.state import Interval
 from nmt.training.stopping import Outlook, duration

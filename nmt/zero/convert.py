@@ -21,9 +21,9 @@ from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import CheckpointError, ConfigError, DataError, missing
 from nmt.files import create, unused_name, write_new
 from nmt.interop import run_layout
+from nmt.interop.export import check_output, write_model
 from nmt.interop.exported import check_trainable
 from nmt.interop.model_dir import LoadedModel, find_model, load_model, planned_model
-from nmt.interop.new_model import check_output, write_model
 from nmt.interop.run_layout import check_no_part
 from nmt.interop.weights_file import read_metadata
 from nmt.models.base import Seq2Seq

@@ -12,8 +12,7 @@ import torch
 from nmt.cli import evaluate, score, translate
 from nmt.data import Vocabulary, WhitespaceTokenizer
 from nmt.data.whitespace import WhitespaceOptions
-from nmt.interop.ensemble import load_models, tokenizer_difference
-from nmt.interop.model_dir import load_model
+from nmt.interop.model_dir import load_model, load_models, tokenizer_difference
 from nmt.search import Translator, score_pairs
 from tests.tiny_run import SOURCE_WORDS, TARGET_WORDS, make_run
 
@@ -173,7 +172,7 @@ def test_models_that_are_not_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Found out before any is loaded."""
-    monkeypatch.setattr("nmt.interop.ensemble.read_model", lambda *arguments, **options: pytest.fail("loaded"))
+    monkeypatch.setattr("nmt.interop.model_dir.read_model", lambda *arguments, **options: pytest.fail("loaded"))
     missing = str(tmp_path / "gone")
     assert translate.main([runs[0], missing, "-i", text]) == 1
     assert capfd.readouterr().err.startswith(f"nmt-translate: {missing}: no such directory; give a run")
@@ -188,12 +187,11 @@ def test_kernels_are_those_of_the_first(runs: list[str], monkeypatch: pytest.Mon
     monkeypatch.setattr(
         "nmt.interop.model_dir.choose_kernels", lambda choice, *, device: chosen.append((choice, device))
     )
-    kernels = iter(["reference", "auto"])
-
-    def read(path: str, **options: object) -> object:
-        loaded = load_model(path)
-        return loaded._replace(config=dataclasses.replace(loaded.config, kernels=next(kernels)))
-
-    monkeypatch.setattr("nmt.interop.ensemble.read_model", read)
+    loaded = [load_model(run) for run in runs[:2]]
+    models = iter(
+        one._replace(config=dataclasses.replace(one.config, kernels=kernels))
+        for one, kernels in zip(loaded, ("reference", "auto"), strict=True)
+    )
+    monkeypatch.setattr("nmt.interop.model_dir.read_model", lambda path, **options: next(models))
     load_models(runs[:2])
     assert chosen[-1] == ("reference", torch.device("cpu"))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.cli import score, translate
 from nmt.interop import run_layout
-from nmt.interop.facts import FACTS, TrainingFacts, read_facts, write_facts
+from nmt.interop.run_layout import FACTS, TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Encoded, Seq2Seq
 from tests.console import call

@@ -20,10 +20,9 @@ from nmt.data import EOS
 from nmt.errors import CheckpointError, ConfigError
 from nmt.interop import model_dir, run_layout
 from nmt.interop.export import export_model
-from nmt.interop.exported import format_name
-from nmt.interop.facts import TrainingFacts, write_facts
+from nmt.interop.exported import FORMATS, format_name, layout, packed
 from nmt.interop.model_dir import LoadedModel, load_model
-from nmt.interop.stored_weights import FORMATS, layout, packed
+from nmt.interop.run_layout import TrainingFacts, write_facts
 from nmt.interop.weights_file import read_metadata, write_weights
 from nmt.models import build_model, inference
 from nmt.models.base import Seq2Seq

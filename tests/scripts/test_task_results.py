@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nmt.interop.run_events import read_events
+from nmt.interop.run_layout import read_events
 from tests.language_models.test_task import write_config, write_text
 from tests.tiny_training import nmt_train
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from nmt.interop import run_layout
-from nmt.interop.facts import read_facts
+from nmt.interop.run_layout import read_facts
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 

@@ -15,8 +15,8 @@ import torch
 from nmt.config import load_config
 from nmt.data import Corpus, PreparedData, collate
 from nmt.data.prepare import prepare
-from nmt.interop.facts import read_facts
 from nmt.interop.model_dir import load_model
+from nmt.interop.run_layout import read_facts
 from nmt.models.base import Seq2Seq
 from nmt.registry import METRICS
 from nmt.search import ScoredText, Translation

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from nmt.errors import CheckpointError, ConfigError, counted, missing
-from nmt.interop.facts import LongestSource
+from nmt.interop.run_layout import LongestSource
 from nmt.light.errors import EngineError
 from nmt.light.pretrained import SUFFIX, is_pretrained
 
@@ -103,28 +103,28 @@ def text_of(card: dict[str, Any], key: str, otherwise: str = "?") -> str:
 
 
 @dataclass
-class FileCheck:
-    """What was found in a file for the engine."""
+class ExportCheck:
+    """What was found in an exported folder or file."""
 
-    file: Path
+    path: Path
     stored: str | None = None
     """The format of its weights, if known."""
-    holds: str = ""
-    """Languages, model and search, in words."""
-    kernels: str | None = None
-    """What it is computed with on this machine."""
     problems: list[str] = field(default_factory=list)
     """Each one line that names the file."""
+    holds: str = ""
+    """Of a file for the engine languages, model and search, in words."""
+    kernels: str | None = None
+    """What it is computed with on this machine; None for a folder."""
 
 
-def check_file(file: Path) -> FileCheck:
+def check_file(file: Path) -> ExportCheck:
     """Check the checksum, the tables, the programs and the card of a file.
 
     Raises CheckpointError where there is none, ConfigError where the engine cannot be compiled.
     """
     if not file.exists() and not is_pretrained(file):
         raise CheckpointError(missing(file))
-    found = FileCheck(file)
+    found = ExportCheck(file)
     try:
         with open_engine([file]) as translator:
             found.kernels = translator.kernels
