@@ -254,18 +254,23 @@ def check_ensemble(arguments: argparse.Namespace, *, models: int) -> None:
         raise ConfigError("--ensemble-mean: there is only 1 model; give several")
 
 
+def given(arguments: argparse.Namespace, names: Sequence[str] = DECODING) -> dict[str, Any]:
+    """The options of the table that a command line sets, of those with such `names`."""
+    return {name: value for name in names if (value := getattr(arguments, name)) is not None}
+
+
 def overridden(
     decoding: DecodingConfig, arguments: argparse.Namespace, *, say: Callable[[str], object] | None = None
 ) -> DecodingConfig:
     """The decoding settings of a model, changed by a command line; `say` as in `changed_decoding`."""
     from nmt.config.options import changed_decoding
 
-    changes = as_keys({name: getattr(arguments, name) for name in DECODING if getattr(arguments, name) is not None})
+    changes = as_keys(given(arguments))
     if "search_options" in changes:
-        given = search_options(changes.pop("search_options"))
+        own = search_options(changes.pop("search_options"))
         plain = changed_decoding(decoding, changes, option=command_option)
         # plain: without the saved search's options if another search is chosen
-        changes["search_options"] = {**plain.search_options, **given}
+        changes["search_options"] = {**plain.search_options, **own}
     return changed_decoding(decoding, changes, option=command_option, say=say)
 
 

@@ -22,7 +22,7 @@ from nmt.cli.arguments import (
 )
 from nmt.cli.common import add_device, add_errors, add_plugins, main_of, make_parser, say
 from nmt.cli.descriptors import require
-from nmt.cli.lines import STDIN, read_texts
+from nmt.cli.lines import STDIN, LinesBar, read_texts
 from nmt.config import import_plugins
 from nmt.errors import ConfigError
 from nmt.evaluation import Metric, check_subwords
@@ -263,7 +263,6 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
     # Imported late, so that mistakes in the options are reported without loading torch.
     from nmt.cli.opened import open_models
     from nmt.cli.output import output_stream
-    from nmt.cli.progress import LinesBar
     from nmt.data.text import windows
     from nmt.light.counts import Counts
     from nmt.search.values import WINDOW

@@ -1,25 +1,29 @@
-"""Input lines: in windows, full ones from files, smaller ones from a person or program that waits for each answer; and
-parallel texts, whose lines belong together."""
+"""Input lines: in windows, full ones from files, smaller ones from a person or program that waits for each answer; the
+wishes for each line, from its own text or from files next to it; a bar of them; and parallel texts."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import select
 import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, BinaryIO, Final, NamedTuple
 
 from nmt.cli.common import say
 from nmt.cli.descriptors import require
 from nmt.data import read_lines
-from nmt.data.text import LONGEST_LINE, Policy, Undecodable, windows
-from nmt.errors import DataError, counted
+from nmt.data.text import LONGEST_LINE, Policy, Undecodable, wide, windows
+from nmt.data.tokenizer import on_one_line
+from nmt.errors import DataError, counted, refused, shown
+from nmt.search import Request
+from nmt.system import USUAL_COLUMNS, columns
 
 _BLOCK = 1 << 16
 
@@ -159,7 +163,12 @@ def typed_lines(prompt: str) -> Iterator[bytes]:
 
     Ctrl-C discards the typed part of a line; on an empty line it raises KeyboardInterrupt as usual.
     """
-    written = _edited()
+    try:
+        import readline  # not before a person types: it may write control sequences to standard output
+
+        written = readline.get_line_buffer
+    except ImportError:  # Python was built without it; the terminal's own editing is left
+        written = str
     with contextlib.suppress(AttributeError):  # a stream that is not the interpreter's own
         sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # --errors decides, as for files
     while True:
@@ -174,15 +183,6 @@ def typed_lines(prompt: str) -> Iterator[bytes]:
                 raise
             continue
         yield line.encode("utf-8", "surrogateescape") + b"\n"
-
-
-def _edited() -> Callable[[], str]:
-    """Give `input` line editing and a history; return a function that gives the typed part of an interrupted line."""
-    try:
-        import readline  # not before a person types: it may write control sequences to standard output
-    except ImportError:  # Python was built without it; the terminal's own editing is left
-        return str
-    return readline.get_line_buffer
 
 
 STDIN: Final = "-"
@@ -208,8 +208,6 @@ def read_texts(program: str, texts: Sequence[Sequence[str]], *, policy: Policy) 
 
 
 def _read(program: str, name: str, undecodable: Undecodable) -> list[str]:
-    from nmt.data import read_lines
-
     source: Any = name
     if name == STDIN:
         require(0)
@@ -218,3 +216,265 @@ def _read(program: str, name: str, undecodable: Undecodable) -> list[str]:
     if undecodable.noted:
         say(program, f"{name}: {undecodable.summary()}")
     return lines
+
+
+_TEXT = "text"
+_ALSO_CALLED: Final = {"target_prefix": "prefix", "constraints": "require", "avoid": "forbid"}
+"""Sockeye's names of some of the keys."""
+_WISHES: Final = {"prefix": "prefix", "require": "required", "forbid": "forbidden"}
+"""Keys, and their names in a Request."""
+
+Fields = dict[str, Any]
+"""Some fields of a Request."""
+
+
+class _Beside(NamedTuple):
+    """A file that goes with the input."""
+
+    path: str
+    undecodable: Undecodable
+    """The rule by which it is read."""
+    lines: Iterator[str]
+    read: Callable[[str, str], Fields]
+
+
+class RequestReader:
+    """Requests from the lines of an input, window by window, and from the files that go with it, line by line."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        input_format: str = "text",
+        prefix: str | None = None,
+        constraints: str | None = None,
+        policy: Policy = "strict",
+    ) -> None:
+        """
+        Args:
+            name: the input's name in errors.
+            input_format: one of FORMATS.
+            prefix: file with a prefix for each line, empty for none; may be .gz.
+            constraints: file with a JSON object for each line, empty for none; may be .gz.
+            policy: what to do with lines of these two files that are not UTF-8.
+
+        Raises:
+            DataError: a file that goes with the input is missing, or has another number of lines than the input (if
+                both are files).
+        """
+        self._name = name
+        self._read = FORMATS[input_format]
+        self._beside: list[_Beside] = []
+        for path, read in ((prefix, _prefix), (constraints, _constraints)):
+            if path is not None:
+                rule = Undecodable(policy)
+                self._beside.append(_Beside(path, rule, read_lines(path, undecodable=rule), read))
+        self._is_plain = input_format == "text" and not self._beside
+        self._lines = 0
+        for path, *_ in self._beside:
+            # Compared before anything is translated; a pipe can be read only once.
+            if os.path.isfile(path) or not os.path.exists(path):
+                found = _count(path)
+                if os.path.isfile(name) and found != (expected := _count(name)):
+                    raise wide(Path(name), Path(path)) or DataError(
+                        f"{name} has {counted(expected, 'line')} but {path} has {found:,}; {_ONE_EACH}"
+                    )
+
+    def requests(self, lines: Sequence[str]) -> Sequence[str | Request]:
+        """The requests of the next lines; the lines themselves if there are no wishes."""
+        if self._is_plain:
+            return lines
+        return [self._request(line) for line in lines]
+
+    def finish(self) -> None:
+        """Raise DataError if a file that goes with the input has more lines than the input."""
+        for path, _, lines, _ in self._beside:
+            if next(lines, None) is not None:
+                raise DataError(f"{path} has more than the {counted(self._lines, 'line')} of {self._name}; {_ONE_EACH}")
+
+    def problems(self) -> list[str]:
+        """For each file with lines that were not UTF-8 a message about them."""
+        return [f"{path}: {rule.summary()}" for path, rule, *_ in self._beside if rule.noted]
+
+    def _request(self, line: str) -> Request:
+        self._lines += 1
+        where = f"{self._name}, line {self._lines}"
+        fields = self._read(line, where)
+        for path, _, lines, read in self._beside:
+            beside = next(lines, None)
+            if beside is None:
+                raise DataError(f"{path} has {counted(self._lines - 1, 'line')} but {self._name} has more; {_ONE_EACH}")
+            place = f"{path}, line {self._lines}"
+            for field, value in read(beside, place).items():
+                if field in fields:
+                    raise DataError(f"{place}: {field}: is also given in {where}; give one of the two")
+                fields[field] = value
+                where = place
+        return Request(where=where, **fields)
+
+
+_ONE_EACH = "there must be one for each line"
+
+
+def _count(path: str) -> int:
+    return sum(1 for _ in read_lines(path, undecodable=Undecodable("empty")))
+
+
+def _columns(line: str, where: str) -> Fields:
+    """Text and required phrases, separated by tabs, as in fairseq."""
+    text, *phrases = line.split("\t")
+    return {_TEXT: text, "required": tuple(phrases)} if phrases else {_TEXT: text}
+
+
+def _object(line: str, where: str) -> Fields:
+    """A JSON object with the line's text and wishes; a blank line is an empty text."""
+    found = _loaded(line, where) if line.strip() else {_TEXT: ""}
+    if _TEXT not in found:
+        raise DataError(f"{where}: the key 'text' is missing")
+    return {_TEXT: on_one_line(_string(found.pop(_TEXT), where, _TEXT)), **_wishes(found, where, also=(_TEXT,))}
+
+
+def _prefix(line: str, where: str) -> Fields:
+    return {"prefix": line} if line.strip() else {}
+
+
+def _constraints(line: str, where: str) -> Fields:
+    return _wishes(_loaded(line, where), where) if line.strip() else {}
+
+
+FORMATS: Final[dict[str, Callable[[str, str], Fields]]] = {
+    "text": lambda line, where: {_TEXT: line},
+    "tsv": _columns,
+    "jsonl": _object,
+}
+"""Formats of input lines."""
+
+
+def _loaded(line: str, where: str) -> dict[str, Any]:
+    """The JSON object of a line, with its keys renamed to nmt's names."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            name = _ALSO_CALLED.get(key, key)
+            if name in found:
+                raise DataError(f"{where}: {shown(key)} is given twice")
+            found[name] = value
+        return found
+
+    try:
+        found = json.loads(line, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply"
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"{error.msg}, column {error.colno}"
+        raise DataError(f"{where}: not a JSON object: {shown(line)} ({reason})") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{where}: not a JSON object: {shown(line)}")
+    return found
+
+
+def _wishes(found: Mapping[str, Any], where: str, *, also: Sequence[str] = ()) -> Fields:
+    """Fields of a Request from the keys of an object; `also`: further allowed keys."""
+    fields: Fields = {}
+    for key, value in found.items():
+        if key not in _WISHES:
+            raise DataError(refused(where, key, [*also, *_WISHES], problem="is not a known key"))
+        if key == "prefix":
+            fields[key] = _string(value, where, key)
+            continue
+        if not isinstance(value, str | list):
+            raise DataError(f"{where}: {key}: {shown(value)} is neither a text nor a list of texts")
+        phrases = [value] if isinstance(value, str) else value
+        fields[_WISHES[key]] = tuple(_string(phrase, where, key) for phrase in phrases)
+    return fields
+
+
+def _string(value: Any, where: str, key: str) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{where}: {key}: {shown(value)} is not a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON can hold half of a surrogate pair
+        raise DataError(f"{where}: {key}: {shown(value)} is not Unicode text") from error
+    return value
+
+
+_KNOWN = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
+_UNKNOWN = "{desc}: {n_fmt} lines [{elapsed}, {rate_noinv_fmt}]"
+_ECHO = "^C"
+"""What a terminal echoes for Ctrl-C, at the end of the bar."""
+
+
+class LinesBar:
+    """A bar of lines on standard error, drawn within a `with` block; it moves with each batch."""
+
+    def __init__(
+        self, total: int | None, *, shown: bool, processes: int = 1, done: int = 0, doing: str = "translating"
+    ) -> None:
+        """`total`: number of lines, None if unknown; `done`: how many of these were translated before.
+
+        Each of `processes` translates as much of a window as this one.
+        """
+        self._total = total
+        self._doing = doing
+        self._shown = shown
+        self._processes = processes
+        self._before = self._done = done
+        self._window = self._begun = 0
+        self._bar: Any = None
+
+    def __enter__(self) -> LinesBar:
+        if not self._shown:
+            return self
+        from tqdm import tqdm  # imported late: most output goes to files and needs no bar
+
+        self._bar = tqdm(
+            total=self._total,
+            initial=self._done,
+            desc=self._doing,
+            unit=" lines",
+            leave=False,
+            ncols=(columns(sys.stderr) or USUAL_COLUMNS) - len(_ECHO) - 1,
+            smoothing=0,  # batches of short and long sentences take turns
+            bar_format=_UNKNOWN if self._total is None else _KNOWN,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is None:
+            return
+        with contextlib.suppress(OSError):  # the terminal has been closed
+            self._bar.close()
+            # Also erase what the terminal has echoed after the bar.
+            sys.stderr.write(" " * ((self._bar.ncols or 0) + len(_ECHO)) + "\r")
+            sys.stderr.flush()
+
+    def window(self, lines: int) -> None:
+        """The next window has this many lines; all lines before it are done."""
+        self._before += self._window
+        self._window, self._begun = lines, 0
+        self._show(self._before)
+
+    def batch(self, sentences: int) -> None:
+        """The next batch has this many sentences of the window; the batches before it are done."""
+        # Each part of a long line counts as a sentence, so there can be more sentences than lines.
+        self._show(self._before + min(self._window, self._begun))
+        self._begun += sentences * self._processes
+
+    def _show(self, done: int) -> None:
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
+
+
+def bar_for(
+    path: str | None, output: BinaryIO, *, wanted: bool, processes: int, doing: str = "translating"
+) -> LinesBar:
+    """A bar for the lines of a file, or of standard input for None, whose translations go to `output`.
+
+    It is shown if it is `wanted`, standard error is a terminal, and nothing else uses that terminal: no translations
+    are written to it and no input is typed.
+    """
+    is_typed = path is None and sys.stdin.isatty()
+    shown = wanted and sys.stderr.isatty() and not is_typed and not output.isatty()
+    return LinesBar(line_count(path) if shown else None, shown=shown, processes=processes, doing=doing)

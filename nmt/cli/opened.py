@@ -6,10 +6,9 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt.cli.arguments import DECODING, option_of, overridden
+from nmt.cli.arguments import DECODING, given, option_of, overridden
 from nmt.errors import ConfigError
 from nmt.interop.engine.opened import are_engine_files
 from nmt.interop.run_layout import LongestSource
@@ -44,6 +43,11 @@ class Opened(NamedTuple):
     """Target text in the form of written translations, with subwords joined to words."""
 
 
+_WISHES = {"prefix": "prefix", "required": "require", "forbidden": "forbid"}
+"""Wishes of a request, and their names in input lines."""
+_ANY_LENGTH = LongestSource(2**31, False)
+
+
 def open_models(
     arguments: argparse.Namespace,
     *,
@@ -54,7 +58,7 @@ def open_models(
     before_batch: Callable[[], object] | None = None,
     say: Callable[[str], object] | None = None,
 ) -> Opened:
-    """The models of a command line.
+    """The models of a command line. ConfigError for an option that files for the engine do not have.
 
     Args:
         device: where torch computes; `place` names it, for people.
@@ -62,25 +66,16 @@ def open_models(
         on_batch: is called with the number of sentences of each batch, `before_batch` before it.
         say: is called with each change beyond the options.
     """
-    opening = _open_files if are_engine_files(arguments.models) else partial(_open_runs, device=device)
-    return opening(arguments, place=place, scores=scores, say=say, before_batch=before_batch, on_batch=on_batch)
-
-
-_WISHES = {"prefix": "prefix", "required": "require", "forbidden": "forbid"}
-"""Wishes of a request, and their names in input lines."""
-_ANY_LENGTH = LongestSource(2**31, False)
-
-
-def _open_files(
-    arguments: argparse.Namespace,
-    *,
-    place: str,
-    scores: bool,
-    say: Callable[[str], object] | None,
-    before_batch: Callable[[], object] | None,
-    on_batch: Callable[[int], object],
-) -> Opened:
-    """Files for the engine; ConfigError for an option that it does not have."""
+    if not are_engine_files(arguments.models):
+        return _open_runs(
+            arguments,
+            device=device,
+            place=place,
+            scores=scores,
+            say=say,
+            before_batch=before_batch,
+            on_batch=on_batch,
+        )
     _check_of_files(arguments)
     files = EngineFiles(
         arguments.models,
@@ -89,8 +84,7 @@ def _open_files(
         checkpoint=arguments.checkpoint,
         plugins=arguments.plugins,
     )
-    given = {name: getattr(arguments, name) for name in DECODING if name != "precision"}
-    options = {name: value for name, value in given.items() if value is not None}
+    options = given(arguments, [name for name in DECODING if name != "precision"])
     chosen = {**files.chosen(options, say=say or (lambda message: None), named=option_of), "scores": scores}
 
     def translate(lines: Sequence[str | Request], details: Details) -> list[Result]:

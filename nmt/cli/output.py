@@ -48,7 +48,13 @@ def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Seque
             sys.stdout.buffer.flush()
         return
     if own is None:
-        _check(path, models=models)
+        check_not_packed(path)
+        target = Path(os.path.realpath(path))  # a link stays a link to the new file
+        check_no_part(target, models=models)
+        if target.is_dir():
+            raise DataError(f"{path}: is a directory; give the name of a file")
+        if not target.parent.is_dir() and not target.exists():
+            raise DataError(f"{path}: there is no directory {target.parent}")
     with naming(path, unfinished=f"-{os.getpid()}-"):
         written = Written(path)
     try:
@@ -87,17 +93,6 @@ class _Named:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-def _check(path: str, *, models: Sequence[str]) -> None:
-    """Raise the errors of `output_stream` about a name."""
-    check_not_packed(path)
-    target = Path(os.path.realpath(path))  # a link stays a link to the new file
-    check_no_part(target, models=models)
-    if target.is_dir():
-        raise DataError(f"{path}: is a directory; give the name of a file")
-    if not target.parent.is_dir() and not target.exists():
-        raise DataError(f"{path}: there is no directory {target.parent}")
 
 
 def check_reader(stream: BinaryIO) -> None:
@@ -152,8 +147,9 @@ def opened_writer(arguments: argparse.Namespace, *, inputs: Sequence[str], is_ma
 
     Raises the errors of `output_stream`, and ConfigError for two outputs in one file.
     """
-    given: list[str | None] = [arguments.output, arguments.alignment]
-    output, alignment = (name if name is None or is_main else os.devnull for name in given)
+    output, alignment = (
+        name if name is None or is_main else os.devnull for name in (arguments.output, arguments.alignment)
+    )
     if alignment is not None and is_one_file(output or STDOUT, alignment):
         raise ConfigError(f"--alignment {alignment}: is also the output; choose another file")
     with contextlib.ExitStack() as stack:

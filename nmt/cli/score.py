@@ -21,6 +21,7 @@ from nmt.cli.arguments import (
     check_ensemble,
     dynamic,
     feature_name,
+    given,
     named_models,
     positive,
 )
@@ -267,8 +268,7 @@ def _pair_scores(
     from nmt.search import score_pairs
     from nmt.search.ensemble import ensemble_mean
 
-    given = {name: getattr(arguments, name) for name in ENSEMBLE if getattr(arguments, name) is not None}
-    decoding = replace(models[0].config.decoding, **as_keys(given))
+    decoding = replace(models[0].config.decoding, **as_keys(given(arguments, ENSEMBLE)))
     configured = BATCH_TOKENS if decoding.batch_tokens == "auto" else decoding.batch_tokens
     return score_pairs(
         models[0].model,
@@ -284,9 +284,8 @@ def _score_text(arguments: argparse.Namespace) -> int:
     """The lines of a text."""
     from nmt.data.text import read_lines
 
-    for name in ENSEMBLE:
-        if getattr(arguments, name) is not None:
-            raise ConfigError(f"{command_option(name)}: not allowed with --text, where models have equal weights")
+    for name in given(arguments, ENSEMBLE):
+        raise ConfigError(f"{command_option(name)}: not allowed with --text, where models have equal weights")
     undecodable = Undecodable(arguments.errors)
     lines = read_lines(arguments.text, undecodable=undecodable)
     models = _loaded(arguments, task="language_model")
@@ -322,7 +321,7 @@ def _score_n_best(arguments: argparse.Namespace) -> int:
     translates = arguments.source is not None
     if translates:
         check_ensemble(arguments, models=len(arguments.models))
-    elif arguments.ensemble_weights is not None or arguments.ensemble_mean is not None:
+    elif given(arguments, ENSEMBLE):
         raise ConfigError(
             "--ensemble-weights, --ensemble-mean: not allowed for language models, which have equal weights"
         )

@@ -20,6 +20,7 @@ from nmt.cli.arguments import (
     add_decoding,
     any_text,
     check_ensemble,
+    given,
     milliseconds,
     network,
     port,
@@ -41,7 +42,6 @@ again."""
 KEY = "NMT_API_KEY"
 PACKAGES = ("fastapi", "h11", "prometheus_client")
 """The extra `serve`."""
-_SETTINGS = [field.name for field in fields(Settings)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -186,8 +186,7 @@ def _load(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
         checkpoint=arguments.checkpoint,
         plugins=arguments.plugins,
     )
-    given = {name: getattr(arguments, name) for name in DECODING if name not in ("precision", "n_best")}
-    options = {name: value for name, value in given.items() if value is not None}
+    options = given(arguments, [name for name in DECODING if name not in ("precision", "n_best")])
     if "search_options" in options:
         options["search_options"] = search_options(options["search_options"])
     return translator, options
@@ -199,9 +198,9 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         name = KEY if arguments.api_key is None else "--api-key"
         raise ConfigError(f"{name}: the key is empty or has other than printable ASCII characters.")
     own = {"max_wait": arguments.max_wait_ms / 1000, "api_key": None if key is None else key.strip()}
-    given = {name: value for name, value in vars(arguments).items() if name in _SETTINGS}
-    lists = {name: tuple(given[name]) for name in ("trusted_proxies", "cors_origins")}
-    return Settings(**{**given, **lists, **own})
+    own |= {name: tuple(getattr(arguments, name)) for name in ("trusted_proxies", "cors_origins")}
+    others = (field.name for field in fields(Settings) if field.name not in own)
+    return Settings(**own, **{name: getattr(arguments, name) for name in others})
 
 
 if __name__ == "__main__":

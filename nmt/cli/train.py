@@ -70,9 +70,18 @@ def build_parser() -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Load the configuration and run the requested action."""
     started, cpu = time.monotonic(), CpuClock()
-    if arguments.list:
-        return _list(arguments)
     place, option = arguments.config, arguments.config_by_option
+    if arguments.list:
+        from nmt.config.load import bundled_descriptions
+
+        if place is not None or option is not None:
+            raise ConfigError(f"--list: shows all shipped configurations; leave out {place or option}")
+        descriptions = bundled_descriptions()
+        width, space = max(map(len, descriptions)) + 2, columns(sys.stdout)
+        for name, description in descriptions.items():
+            line = f"{name:<{width}}{description}"
+            print(line if space is None else wrapped(line, space, indent=width))  # on a terminal
+        return 0
     if place is not None and option is not None:
         raise ConfigError(f"--config {option}: CONFIG {place} is also given; a run has one configuration")
     if place is None and option is None:
@@ -85,26 +94,16 @@ def run(arguments: argparse.Namespace) -> int:
         return _train(arguments, started=started, cpu=cpu, world=world)
 
 
-def _list(arguments: argparse.Namespace) -> int:
-    """Print the shipped configurations; on a terminal, long descriptions are wrapped."""
-    from nmt.config.load import bundled_descriptions
-
-    if (config := arguments.config or arguments.config_by_option) is not None:
-        raise ConfigError(f"--list: shows all shipped configurations; leave out {config}")
-    descriptions = bundled_descriptions()
-    width, space = max(map(len, descriptions)) + 2, columns(sys.stdout)
-    for name, description in descriptions.items():
-        line = f"{name:<{width}}{description}"
-        print(line if space is None else wrapped(line, space, indent=width))
-    return 0
-
-
 def _train(arguments: argparse.Namespace, *, started: float, cpu: CpuClock, world: World) -> int:
     """The command in one of the processes that run it together, usually one."""
     from nmt.config import dump
     from nmt.library.training_config import training_config
     from nmt.training.setup import build_limits
     from nmt.training.stopping import Budget
+
+    def warn(line: str) -> None:
+        if world.is_main:
+            print(f"nmt-train: warning: {line}", file=sys.stderr)
 
     budget = Budget.of_minutes(arguments.max_minutes, arguments.max_cpu_minutes, started=started)
     config = training_config(  # all mistakes and all missing files are reported at once
@@ -116,7 +115,7 @@ def _train(arguments: argparse.Namespace, *, started: float, cpu: CpuClock, worl
         overwrite=arguments.overwrite,
         dry=arguments.dry_run,
         only_shown=arguments.dump_config,
-        warn=_warn if world.is_main else lambda line: None,
+        warn=warn,
     )
     if arguments.dump_config:
         if world.is_main:
@@ -132,10 +131,6 @@ def _train(arguments: argparse.Namespace, *, started: float, cpu: CpuClock, worl
 
     limits = build_limits(config, budget=budget)
     return run_training(config, world=world, limits=limits, cpu=cpu, overwrite=arguments.overwrite).exit_code
-
-
-def _warn(line: str) -> None:
-    print(f"nmt-train: warning: {line}", file=sys.stderr)
 
 
 main = main_of(build_parser, run)

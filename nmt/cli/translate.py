@@ -116,11 +116,9 @@ def _translate(arguments: argparse.Namespace, world: World | None) -> int:
 
     `world`: None where the engine translates, without the package of torch.
     """
-    from nmt.cli.lines import HINT, input_windows, prompt_for
+    from nmt.cli.lines import HINT, RequestReader, bar_for, input_windows, prompt_for
     from nmt.cli.opened import open_models
     from nmt.cli.output import check_reader, opened_writer
-    from nmt.cli.progress import bar_for
-    from nmt.cli.requests import RequestReader
     from nmt.data.text import Undecodable
     from nmt.light.counts import Counts
     from nmt.search.values import WINDOW

@@ -98,9 +98,8 @@ class Labelling(ABC):
         """Load the model, label and write, window by window."""
         keep_more_kernels()
         # Imported late, so that --help and mistakes in the options do not load torch.
-        from nmt.cli.lines import input_windows, prompt_for
+        from nmt.cli.lines import bar_for, input_windows, prompt_for
         from nmt.cli.output import check_reader, output_stream
-        from nmt.cli.progress import bar_for
         from nmt.interop.device import choose_device
         from nmt.interop.model_dir import load_model
 

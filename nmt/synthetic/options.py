@@ -17,7 +17,7 @@ from nmt.errors import counted
 from nmt.system import keep_large_blocks, keep_more_kernels
 
 if TYPE_CHECKING:
-    from nmt.cli.progress import LinesBar
+    from nmt.cli.lines import LinesBar
     from nmt.config import Config
     from nmt.interop.model_dir import LoadedModel
     from nmt.light.results import Result
@@ -159,7 +159,7 @@ class Command:
         return translate
 
     def _bar(self, work: Work, progress: Progress) -> LinesBar:
-        from nmt.cli.progress import LinesBar
+        from nmt.cli.lines import LinesBar
 
         return LinesBar(
             work.texts.lines,

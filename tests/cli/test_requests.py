@@ -13,7 +13,7 @@ import pytest
 
 from nmt.cli import evaluate, score, translate
 from nmt.cli.arguments import ensemble_weights
-from nmt.cli.requests import RequestReader
+from nmt.cli.lines import RequestReader
 from nmt.errors import DataError
 from nmt.search import Request
 from tests.tiny_run import make_run

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from nmt.cli import evaluate, translate
-from nmt.cli.lines import line_count
-from nmt.cli.progress import LinesBar
+from nmt.cli.lines import LinesBar, line_count
 from nmt.errors import DataError
 from nmt.synthetic import corpus, distill
 from nmt.synthetic.corpus import Writer
