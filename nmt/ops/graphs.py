@@ -39,8 +39,7 @@ Session = dict[int, Tensor]
 class Place(NamedTuple):
     """The position of a tensor in an arena."""
 
-    start: int
-    """in bytes"""
+    start: int  # in bytes
     shape: torch.Size
     strides: tuple[int, ...]
     dtype: torch.dtype
@@ -83,10 +82,8 @@ class Recording(NamedTuple):
     """Recorded work."""
 
     replay: Replay
-    inputs: list[Any]
-    """tensors that it reads"""
-    results: Sequence[tuple[Layout, Tensor]]
-    """pieces of memory that it writes, and their layouts"""
+    inputs: list[Any]  # tensors that it reads
+    results: Sequence[tuple[Layout, Tensor]]  # pieces of memory that it writes, and their layouts
 
 
 def run(

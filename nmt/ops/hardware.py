@@ -1,9 +1,11 @@
-"""Number formats that a device computes in efficiently, and names of devices."""
+"""What a device computes with: the number formats that are fast there, and the kernels; names of devices."""
 
 from __future__ import annotations
 
 import torch
 
+from nmt.ops import native
+from nmt.ops.dispatch import selection, triton_version
 from nmt.system import cpu_info
 
 
@@ -33,3 +35,16 @@ def _cpu_says(name: str) -> bool:
     """The answer of one of torch's private CPU tests; False if this version of torch does not have it."""
     test = getattr(torch.cpu, name, None)
     return bool(test()) if callable(test) else False
+
+
+def kernels_in_use(device: torch.device) -> str:
+    """The implementations chosen for a device, described so exactly that equal words mean equal code; other kernels
+    give the same results except for rounding."""
+    choice, verified = selection()
+    if choice == "reference":
+        return "PyTorch"
+    if device.type == "cpu":
+        return f"C {native.identity()}" if choice == "auto" and native.problem() is None else "PyTorch"
+    if choice == "triton":
+        return f"Triton {triton_version()}"
+    return f"Triton {triton_version()} for {', '.join(sorted(verified))}" if verified else "PyTorch"

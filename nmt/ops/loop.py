@@ -33,43 +33,31 @@ from nmt.ops.unit import Kernel, Sizes, States, Step, Unit, steps_of
 class Attention(NamedTuple):
     """The weights of an attention: from the cell below to the query, and from the context to the cell above."""
 
-    query: Projection
-    """[M, H] with bias"""
-    score_weight: Tensor
-    """[D]"""
-    score_bias: Tensor
-    """[1]; it does not change the softmax, so its gradient is zero"""
-    context: Projection
-    """[k'H, M], the input product of the cell above"""
+    query: Projection  # [M, H] with bias
+    score_weight: Tensor  # [D]
+    score_bias: Tensor  # [1]; it does not change the softmax, so its gradient is zero
+    context: Projection  # [k'H, M], the input product of the cell above
 
 
 class Memory(NamedTuple):
     """The memory that is attended to; see `nmt.ops.attention`."""
 
-    keys: Tensor
-    """[B, G, S, D], twice the projected memory"""
-    values: Tensor
-    """[B, G, S, D]"""
-    penalty: Tensor
-    """[B, 1, 1, S]"""
+    keys: Tensor  # [B, G, S, D], twice the projected memory
+    values: Tensor  # [B, G, S, D]
+    penalty: Tensor  # [B, 1, 1, S]
 
 
 class Given(NamedTuple):
     """The tensors and cells that a loop reads."""
 
-    x: Tensor
-    """[B, T, kH]"""
-    mask: Tensor | None
-    """[B, T] bytes; rows keep their state where it is 0"""
-    first: Tensor
-    """the initial state, fp32 [P, B, H]"""
-    cells: Sequence[Unit]
-    """lowest first"""
+    x: Tensor  # [B, T, kH]
+    mask: Tensor | None  # [B, T] bytes; rows keep their state where it is 0
+    first: Tensor  # the initial state, fp32 [P, B, H]
+    cells: Sequence[Unit]  # lowest first
     aligned: Sequence[Tensor] = ()
     """[B, T, k'H], the inputs of the cells above the lowest where there is no attention"""
     memory: Memory | None = None
-    attentions: Sequence[Attention] = ()
-    """one for each cell above the lowest"""
+    attentions: Sequence[Attention] = ()  # one for each cell above the lowest
 
     def tensors(self) -> list[Tensor | None]:
         """All tensors in one list."""
@@ -84,15 +72,11 @@ class Plan(NamedTuple):
     """The design of a loop: with the shapes and types of its tensors, everything that its work depends on."""
 
     kernels: tuple[type[Kernel], ...]
-    attention: Any
-    """Class of the attentions, None without attention"""
-    dtype: torch.dtype
-    """type of the products"""
+    attention: Any  # Class of the attentions, None without attention
+    dtype: torch.dtype  # type of the products
     reverse: bool
-    cells: tuple[Unit, ...]
-    """designs"""
-    counts: tuple[int, ...]
-    """the number of weights of each cell"""
+    cells: tuple[Unit, ...]  # designs
+    counts: tuple[int, ...]  # the number of weights of each cell
     widths: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     """for each attention: the parts in which the products of query and context are normalised"""
 
@@ -161,8 +145,7 @@ class _Asked(NamedTuple):
     query: Tensor
     weights: Tensor
     context: Tensor
-    product: Tensor
-    """the input of the cell above"""
+    product: Tensor  # the input of the cell above
 
 
 class Attended:
@@ -271,8 +254,7 @@ class _Cell(NamedTuple):
 
     kernel: Kernel
     source: Aligned | Attended
-    before: States
-    """the states before each of the T time steps"""
+    before: States  # the states before each of the T time steps
     steps: list[Step]
 
 
@@ -430,14 +412,10 @@ def _batch_first(x: Tensor, dtype: torch.dtype) -> Tensor:
 class Result(NamedTuple):
     """The result of a loop."""
 
-    outputs: Tensor
-    """h after each step [B, T, H], in the type of x"""
-    last: Tensor
-    """the last state fp32 [P, B, H]"""
-    contexts: Tensor | None
-    """[B, T, M] for each attention, side by side"""
-    weights: Tensor | None
-    """[B, G, T, S] for each attention, stacked, fp32; without a gradient"""
+    outputs: Tensor  # h after each step [B, T, H], in the type of x
+    last: Tensor  # the last state fp32 [P, B, H]
+    contexts: Tensor | None  # [B, T, M] for each attention, side by side
+    weights: Tensor | None  # [B, G, T, S] for each attention, stacked, fp32; without a gradient
 
 
 class _Pass(torch.autograd.Function):

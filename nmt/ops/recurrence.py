@@ -32,27 +32,19 @@ State = tuple[Tensor, ...]
 class Recurrent(NamedTuple):
     """Parameters of the product of a state with a recurrent matrix."""
 
-    weight: Tensor
-    """[kH, H]"""
-    bias: Tensor
-    """[kH], added after the layer norm"""
-    scale: Tensor | None = None
-    """[kH], layer norm of the product; None without layer norm"""
-    offset: Tensor | None = None
-    """[kH]"""
+    weight: Tensor  # [kH, H]
+    bias: Tensor  # [kH], added after the layer norm
+    scale: Tensor | None = None  # [kH], layer norm of the product; None without layer norm
+    offset: Tensor | None = None  # [kH]
 
 
 class Projection(NamedTuple):
     """A product with a matrix: x W', normalised if there is a scale, plus the bias, if any."""
 
-    weight: Tensor
-    """[m, n]"""
-    bias: Tensor | None = None
-    """[m]"""
-    scale: Tensor | None = None
-    """[m], layer norm; None without layer norm"""
-    offset: Tensor | None = None
-    """[m]"""
+    weight: Tensor  # [m, n]
+    bias: Tensor | None = None  # [m]
+    scale: Tensor | None = None  # [m], layer norm; None without layer norm
+    offset: Tensor | None = None  # [m]
     widths: tuple[int, ...] = ()
     """Widths of the parts that are normalised separately; empty: all values together"""
 

@@ -177,14 +177,10 @@ ATTENTIONS: Final = {
 class Attended(NamedTuple):
     """The result of `attended_sequence`, with shapes for one level; several levels are side by side."""
 
-    outputs: Tensor
-    """[B, T, H]"""
-    contexts: Tensor
-    """[B, T, M]"""
-    weights: Tensor
-    """[B, G, T, S] of attention, in at least fp32; kernels give them no gradient"""
-    last: State
-    """[B, H] each, in at least fp32"""
+    outputs: Tensor  # [B, T, H]
+    contexts: Tensor  # [B, T, M]
+    weights: Tensor  # [B, G, T, S] of attention, in at least fp32; kernels give them no gradient
+    last: State  # [B, H] each, in at least fp32
 
 
 class Level(NamedTuple):

@@ -52,13 +52,11 @@ def tanh(x):  # type: ignore[no-untyped-def]
 class Launch(NamedTuple):
     """How an elementwise recurrence is split into programs and keeps loads in flight; results do not depend on it."""
 
-    block: int
-    """Channels of one program, a power of two; a program is one warp."""
+    block: int  # Channels of one program, a power of two; a program is one warp.
     unroll: int
     """Time steps whose loads are issued, into registers, before the first of them is computed. This is the order in the
     source; of four steps, the assembler moves the loads of two behind the arithmetic of the first."""
-    stages: int
-    """Depth of Triton's software pipeline, which loads into shared memory; 1: no pipeline."""
+    stages: int  # Depth of Triton's software pipeline, which loads into shared memory; 1: no pipeline.
 
 
 def launch_rule(channels: int, *, loaded: int) -> Launch:
@@ -93,11 +91,6 @@ def gradient_like(x: Tensor) -> Tensor:
     """Memory for the gradient of x [D, B, T, W] in its layout, or contiguous if kernels cannot write this layout."""
     gradient = torch.empty_like(x)
     return gradient if _reachable(gradient) else x.new_empty(x.shape)
-
-
-def or_zeros(gradient: Tensor | None, *, like: Tensor) -> Tensor:
-    """The gradient of an output; zeros if nothing depends on it."""
-    return torch.zeros_like(like) if gradient is None else gradient
 
 
 def mask_bytes(mask: Tensor | None) -> Tensor | None:

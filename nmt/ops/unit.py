@@ -30,21 +30,16 @@ class Update(NamedTuple):
     All are [..., H]; m is the last tensor of the state: c where there is one, else h.
     """
 
-    value: Tensor
-    """The written value."""
-    input: Tensor
-    """The share of the value that is written."""
-    forget: Tensor
-    """The share of the previous memory that is kept."""
+    value: Tensor  # The written value.
+    input: Tensor  # The share of the value that is written.
+    forget: Tensor  # The share of the previous memory that is kept.
 
 
 class GateValues(NamedTuple):
     """The gates of a unit in one time step."""
 
-    named: dict[str, Tensor] = {}
-    """The gates [..., H], by their names in the unit's equation."""
-    update: Update | None = None
-    """None for a unit whose memory does not change in this way."""
+    named: dict[str, Tensor] = {}  # The gates [..., H], by their names in the unit's equation.
+    update: Update | None = None  # None for a unit whose memory does not change in this way.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,14 +150,10 @@ def flat(*matrices: Recurrent) -> tuple[Tensor, ...]:
 class Sizes(NamedTuple):
     """The sizes of one batch of sequences."""
 
-    length: int
-    """T"""
-    batch: int
-    """B"""
-    hidden: int
-    """H"""
-    dtype: torch.dtype
-    """type of the recurrent products"""
+    length: int  # T
+    batch: int  # B
+    hidden: int  # H
+    dtype: torch.dtype  # type of the recurrent products
     device: torch.device
 
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -173,10 +164,8 @@ class Sizes(NamedTuple):
 class States(NamedTuple):
     """States of n time steps."""
 
-    parts: Tensor
-    """fp32 [P, n, B, H], h first"""
-    operand: Tensor
-    """[n, B, H]: h again in the type of the products; for fp32 it may be the same memory"""
+    parts: Tensor  # fp32 [P, n, B, H], h first
+    operand: Tensor  # [n, B, H]: h again in the type of the products; for fp32 it may be the same memory
 
     @classmethod
     def empty(cls, parts: int, length: int, sizes: Sizes) -> States:
@@ -204,12 +193,10 @@ class Step(NamedTuple):
     """A time step of all rows."""
 
     t: int
-    x: Tensor
-    """[B, 1, kH], the input"""
+    x: Tensor  # [B, 1, kH], the input
     before: States
     after: States
-    mask: Tensor | None
-    """[B, 1]; rows keep their state where it is 0"""
+    mask: Tensor | None  # [B, 1]; rows keep their state where it is 0
 
 
 def steps_of(x: Sequence[Tensor], before: States, after: States, mask: Sequence[Tensor | None]) -> list[Step]:

@@ -21,7 +21,7 @@ from nmt.interop import run_layout
 from nmt.interop.weights_file import DamagedError, read_metadata, read_weights
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import parameters_by_part
-from nmt.ops.in_use import kernels_in_use
+from nmt.ops.hardware import kernels_in_use
 from nmt.system import CpuClock, available_cores
 from nmt.training.average import average_checkpoints
 from nmt.training.callbacks import End, Start, stop_of

@@ -19,7 +19,7 @@ from nmt import __version__
 from nmt.config.schema import Config
 from nmt.data.text_facts import ValidationFacts
 from nmt.interop.model_dir import weights_of
-from nmt.ops.in_use import kernels_in_use
+from nmt.ops.hardware import kernels_in_use
 from nmt.registry import SEARCHES, TASKS
 from nmt.system import cpu_info
 from nmt.training.distributed import World

@@ -90,11 +90,7 @@ API void NAME(atr_backward)(const T *x, i64 xb, const T *u, const float *bias, c
     PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
         float *restrict d = dh + b * H;
-        if (dout) {
-            const T *restrict add = dout + b * ob;
-#pragma omp simd
-            for (i64 j = 0; j < H; j++) d[j] += LOAD(add[j]);
-        }
+        if (dout) NAME(add_row)(d, dout + b * ob, H);
         if (mask && !mask[b * mb]) {
             for (i64 j = 0; j < H; j++) dx[b * db + j] = du[b * H + j] = STORE(0.0f);
             continue;

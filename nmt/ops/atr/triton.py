@@ -38,7 +38,6 @@ from nmt.ops.triton_tools import (
     load_row,
     mask_bytes,
     mask_strides,
-    or_zeros,
     readable,
     sigmoid,
     store_row,
@@ -420,12 +419,9 @@ one of eight. Without this limit the assembler would use fewer, for more program
 class Tiles(NamedTuple):
     """How a batch is split into programs, and whether one launch runs all steps."""
 
-    rows: int
-    """Sentences of a program."""
-    columns: int
-    """Channels of a program."""
-    depth: int
-    """Channels multiplied at once. All three are powers of two and at least 16."""
+    rows: int  # Sentences of a program.
+    columns: int  # Channels of a program.
+    depth: int  # Channels multiplied at once. All three are powers of two and at least 16.
     warps: int
     persistent: bool
 
@@ -435,10 +431,8 @@ class Launch(NamedTuple):
 
     rows: tuple[int, int]
     steps: tuple[int, int]
-    sums: bool = True
-    """Whether it writes the sums that layer norm needs."""
-    rest: bool = True
-    """Whether it computes the rest of the step, after the sums."""
+    sums: bool = True  # Whether it writes the sums that layer norm needs.
+    rest: bool = True  # Whether it computes the rest of the step, after the sums.
 
 
 def tile_rule(weight: Tensor, *, batch: int) -> Tiles:
@@ -576,7 +570,7 @@ class ATRSequence(torch.autograd.Function):
     def backward(ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None) -> tuple[Tensor | None, ...]:
         """One GEMM before the loop recomputes the products of all states; one after it is the weight's gradient."""
         x, weight, bias, scale, mask, states = ctx.saved_tensors
-        d_outputs, dx = readable(or_zeros(d_outputs, like=x)), gradient_like(x)
+        d_outputs, dx = torch.zeros_like(x) if d_outputs is None else readable(d_outputs), gradient_like(x)
         d_state = x.new_zeros(x[:, :, 0].shape, dtype=torch.float32) if d_last is None else d_last.clone()
         with torch.autocast(x.device.type, enabled=False):
             operand = states.flatten(1, 2).to(weight.dtype)  # [D, B * (T + 2), H]

@@ -68,11 +68,7 @@ API void NAME(gru_backward)(const T *x, i64 xb, const T *u, const float *bias, c
         float *restrict d = dh + b * H;
         T *restrict dxz = dx + b * db, *restrict dxh = dxz + 2 * H, *restrict duz = du + b * 2 * H;
         T *restrict dvh = dv + b * H;
-        if (dout) {
-            const T *restrict add = dout + b * ob;
-#pragma omp simd
-            for (i64 j = 0; j < H; j++) d[j] += LOAD(add[j]);
-        }
+        if (dout) NAME(add_row)(d, dout + b * ob, H);
         if (mask && !mask[b * mb]) {
             for (i64 j = 0; j < H; j++) dxz[j] = dxh[j] = duz[j] = dvh[j] = STORE(0.0f);
             continue;

@@ -56,19 +56,13 @@ def can_run(x: Tensor, recurrent: Recurrent) -> bool:
 
 
 def lstm_layer_fused(
-    x: Tensor,
-    input_weight: Tensor,
-    recurrent: Recurrent,
-    state: State | None,
-    mask: Tensor | None,
-    *,
-    reverse: bool,
+    x: Tensor, input_weight: Tensor, recurrent: Recurrent, state: State | None, mask: Tensor | None, *, reverse: bool
 ) -> tuple[Tensor, State]:
     """See `lstm_layer`; T > 0, no layer norm, no peepholes."""
-    dtype, sentences = product_type(recurrent.weight), len(x)
+    dtype, sentences, hidden = product_type(recurrent.weight), len(x), recurrent.weight.size(1)
     more = -sentences % STEP_OF_SENTENCES
     x, mask = F.pad(x, (0, 0, 0, 0, 0, more)), None if mask is None else F.pad(mask, (0, 0, 0, more))
-    zeros = x.new_zeros(len(x), recurrent.weight.size(1), dtype=dtype)
+    zeros = x.new_zeros(len(x), hidden, dtype=dtype)
     first = [
         (zeros if part is None else F.pad(part.to(dtype), (0, 0, 0, more)).contiguous()).unsqueeze(0)
         for part in state or (None, None)
@@ -79,54 +73,42 @@ def lstm_layer_fused(
         x = x.to(dtype)
         if mask is None:
             columns = -x.size(-1) % STEP_OF_WIDTHS
-            weights = _weights(F.pad(input_weight, (0, columns)), recurrent, dtype)
-            outputs, h_last, c_last = _run(F.pad(x, (0, columns)), first, weights)
+            outputs, h_last, c_last = _run(F.pad(x, (0, columns)), first, F.pad(input_weight, (0, columns)), recurrent)
             h_last = h_last[0]
         else:
             live, columns = mask.bool(), 1 + (-x.size(-1) - 1) % STEP_OF_WIDTHS
             behind = torch.sort((~live).to(torch.uint8), dim=1, stable=True).indices  # [B, T]
-            marked = torch.cat([x.masked_fill(~live[..., None], 0), _marks(live, dtype, columns)], -1)
-            weights = _weights(_shutting(input_weight, columns), recurrent, dtype)
-            states, _, c_last = _run(_taken(marked, behind), first, weights)
+            # The first of the added columns is 1 at the steps that keep their state.
+            marks = F.pad((~live).to(dtype).unsqueeze(-1), (0, columns - 1))
+            marked = torch.cat([x.masked_fill(~live[..., None], 0), marks], -1)
+            shut = input_weight.new_zeros(len(input_weight), columns)
+            shut[:hidden, 0], shut[hidden : 2 * hidden, 0] = -SHUT, SHUT
+            shutting = torch.cat([input_weight, shut], 1)
+            states, _, c_last = _run(_taken(marked, behind), first, shutting, recurrent)
             outputs = _taken(torch.cat([first[0].transpose(0, 1), states], 1), live.cumsum(1))
             h_last = outputs[:, -1]
     outputs = (outputs.flip(1) if reverse else outputs)[:sentences]
     return outputs, (at_least_fp32(h_last[:sentences]), at_least_fp32(c_last[0, :sentences]))
 
 
-def _run(x: Tensor, first: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """One layer in one direction; cuDNN keeps the values for a gradient only in training."""
+def _run(x: Tensor, first: list[Tensor], input_weight: Tensor, recurrent: Recurrent) -> tuple[Tensor, Tensor, Tensor]:
+    """One layer in one direction; cuDNN keeps the values for a gradient only in training.
+
+    The matrices and the two biases get PyTorch's order of gates, and are contiguous, as cuDNN requires.
+    """
+    parts = []
+    for ours in (input_weight, recurrent.weight, recurrent.bias):
+        i, f, o, g = ours.to(x.dtype).chunk(4)
+        parts += [i, f, g, o]
+    bias = torch.zeros_like(recurrent.bias, dtype=x.dtype)
+    flat = torch.cat([*(part.flatten() for part in parts), bias])
+    shapes = [input_weight.shape, recurrent.weight.shape, bias.shape, bias.shape]
+    pieces = flat.split([shape.numel() for shape in shapes])
+    weights = [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
     result: tuple[Tensor, Tensor, Tensor] = torch._VF.lstm(
         x, first, weights, True, 1, 0.0, torch.is_grad_enabled(), False, True
     )
     return result
-
-
-def _weights(input_weight: Tensor, recurrent: Recurrent, dtype: torch.dtype) -> list[Tensor]:
-    """Input and recurrent matrix and the two biases, with gates in PyTorch's order; contiguous, as cuDNN requires."""
-    parts = []
-    for ours in (input_weight, recurrent.weight, recurrent.bias):
-        i, f, o, g = ours.to(dtype).chunk(4)
-        parts += [i, f, g, o]
-    bias = torch.zeros_like(recurrent.bias, dtype=dtype)
-    flat = torch.cat([*(part.flatten() for part in parts), bias])
-    shapes = [input_weight.shape, recurrent.weight.shape, bias.shape, bias.shape]
-    pieces = flat.split([shape.numel() for shape in shapes])
-    return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
-
-
-def _shutting(input_weight: Tensor, columns: int) -> Tensor:
-    """The input matrix [4H, D] with columns for the marks."""
-    marks = input_weight.new_zeros(len(input_weight), columns)
-    i, f, _, _ = marks[:, 0].chunk(4)
-    i.fill_(-SHUT)
-    f.fill_(SHUT)
-    return torch.cat([input_weight, marks], 1)
-
-
-def _marks(live: Tensor, dtype: torch.dtype, columns: int) -> Tensor:
-    """Columns [B, T, `columns`], the first of which is 1 at the steps that keep their state."""
-    return F.pad((~live).to(dtype).unsqueeze(-1), (0, columns - 1))
 
 
 def _taken(x: Tensor, places: Tensor) -> Tensor:

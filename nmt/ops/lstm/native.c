@@ -54,11 +54,7 @@ API void NAME(lstm_backward)(const T *x, i64 xb, const T *u, const float *bias, 
         float *restrict d = dh + b * H, *restrict dm = d + B * H;
         T *restrict dxi = dx + b * db, *restrict dxf = dxi + H, *restrict dxo = dxf + H, *restrict dxg = dxo + H;
         T *restrict dui = du + b * 4 * H, *restrict duf = dui + H, *restrict duo = duf + H, *restrict dug = duo + H;
-        if (dout) {
-            const T *restrict add = dout + b * ob;
-#pragma omp simd
-            for (i64 j = 0; j < H; j++) d[j] += LOAD(add[j]);
-        }
+        if (dout) NAME(add_row)(d, dout + b * ob, H);
         if (mask && !mask[b * mb]) {
             for (i64 j = 0; j < 4 * H; j++) dxi[j] = dui[j] = STORE(0.0f);
             continue;

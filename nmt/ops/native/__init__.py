@@ -20,7 +20,7 @@ from torch import Tensor
 from nmt.compiling import BuildError, made_from_and_by
 from nmt.errors import say_once, shown
 from nmt.ops.native import build
-from nmt.ops.native.signatures import Parameter, read_signatures
+from nmt.ops.native.build import Parameter
 from nmt.ops.recurrence import traced
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def usable(like: Tensor) -> bool:
 @functools.cache
 def has(name: str, dtype: torch.dtype, *, source: Path | None = None) -> bool:
     """Whether there is such a kernel; some are only compiled for CPUs that have the instructions for them."""
-    return problem(source) is None and _library(source).address(name, TYPES[dtype]) is not None
+    return problem(source) is None and _library(source).address(f"{name}_{TYPES[dtype]}") is not None
 
 
 @functools.cache
@@ -91,14 +91,14 @@ def kernel(name: str, dtype: torch.dtype, *, source: Path | None = None) -> Kern
         BuildError: there is no such function, or no library.
     """
     library, version = _library(source), TYPES.get(dtype, "")
-    address = library.address(name, version)
+    address = library.address(f"{name}_{version}")
     if address is None:
         raise BuildError(f"there is no kernel {name} for {_names([dtype])} in {source or 'this library'}")
     parameters = library.signatures[name]
     letters = [parameter.letter for parameter in parameters]
     pack = struct.Struct("=QQq" + "".join(_SLOTS[letter] for letter in letters) + "q").pack
-    head = library.caller(parameters), address, len(letters) + 1
-    in_team = (head[0], library.address(name, f"{version}_team"), head[2])
+    caller, count = library.address(f"call_{_shape(parameters)}"), len(letters) + 1
+    head, in_team = (caller, address, count), (caller, library.address(f"{name}_{version}_team"), count)
     pointers = [(i, p.dtypes(dtype) or _ANY, p.optional) for i, p in enumerate(parameters) if p.letter == "p"]
     run, threads = _library().runner("run_calls"), torch.get_num_threads
 
@@ -188,20 +188,13 @@ class _Library:
     """The kernels of some C files."""
 
     def __init__(self, sources: Sequence[Path], *, openmp: bool) -> None:
-        self.signatures = {name: found for path in sources for name, found in read_signatures(path).items()}
+        self.signatures = {name: found for path in sources for name, found in build.read_signatures(path).items()}
         shapes = {_shape(parameters) for parameters in self.signatures.values()}
         callers = "\n".join(['#include "call.h"', *map(_caller, sorted(shapes))]) + "\n"
         self.code = ctypes.CDLL(str(build.library(sources, callers, openmp=openmp)))
 
-    def address(self, name: str, version: str) -> int | None:
-        """The address of a kernel, None if it does not exist."""
-        return self._address(f"{name}_{version}") if name in self.signatures else None
-
-    def caller(self, parameters: tuple[Parameter, ...]) -> int | None:
-        """The address of the function that calls kernels with such parameters."""
-        return self._address(f"call_{_shape(parameters)}")
-
-    def _address(self, name: str) -> int | None:
+    def address(self, name: str) -> int | None:
+        """The address of a function, None if it does not exist."""
         function = getattr(self.code, name, None)
         return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
@@ -228,18 +221,17 @@ def _library(source: Path | None = None) -> _Library:
     sources = build.sources() if source is None else [source]
     runtime = _openmp_runtime()
     if runtime is not None:
-        ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)  # here the kernels find the thread functions
+        ctypes.CDLL(runtime, mode=ctypes.RTLD_GLOBAL)  # here the kernels find the thread functions
         # A compiler may have no OpenMP, or require a runtime other than torch's: then the kernels use one thread.
         with contextlib.suppress(BuildError, OSError):
             return _Library(sources, openmp=True)
     return _Library(sources, openmp=False)
 
 
-def _openmp_runtime() -> Path | None:
+def _openmp_runtime() -> str | None:
     """The OpenMP runtime that torch uses: a second one in the process would have threads of its own."""
-    try:
+    with contextlib.suppress(OSError):
         mapped = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    found = re.search(r"(/\S*/lib(?:gomp|iomp5|omp)[^/\s]*\.so[^/\s]*)", mapped)
-    return Path(found[1]) if found and os.path.exists(found[1]) else None
+        found = re.search(r"(/\S*/lib(?:gomp|iomp5|omp)[^/\s]*\.so[^/\s]*)", mapped)
+        return found[1] if found and os.path.exists(found[1]) else None
+    return None

@@ -19,12 +19,7 @@ API void run_team(const slot *calls, i64 count, i64 threads) {
 /* sum[r, j] += x[r, j]; rows of x have stride xr, rows of `sum` are contiguous. */
 API void NAME(add_rows)(const T *x, i64 xr, float *sum, i64 rows, i64 width, i64 threads) {
     PARALLEL_FOR(rows * width)
-    for (i64 r = 0; r < rows; r++) {
-        const T *restrict from = x + r * xr;
-        float *restrict to = sum + r * width;
-#pragma omp simd
-        for (i64 j = 0; j < width; j++) to[j] += LOAD(from[j]);
-    }
+    for (i64 r = 0; r < rows; r++) NAME(add_row)(sum + r * width, x + r * xr, width);
 }
 
 /* Columns that one thread sums, and rows that are summed before they are added to the whole: short sums keep the
@@ -42,11 +37,7 @@ API void NAME(sum_columns)(const T *x, float *sum, i64 rows, i64 width, i64 thre
         for (i64 first = 0; first < rows; first += SUM_ROWS) {
             float part[SUM_COLUMNS] = {0};
             i64 end = first + SUM_ROWS < rows ? first + SUM_ROWS : rows;
-            for (i64 r = first; r < end; r++) {
-                const T *restrict row = x + r * width + start;
-#pragma omp simd
-                for (i64 j = 0; j < n; j++) part[j] += LOAD(row[j]);
-            }
+            for (i64 r = first; r < end; r++) NAME(add_row)(part, x + r * width + start, n);
             for (i64 j = 0; j < n; j++) whole[j] += part[j];
         }
     }

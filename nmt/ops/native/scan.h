@@ -120,11 +120,7 @@ API void UNIT(backward)(const T *x, i64 xb, i64 xt, const float *v, const uint8_
             i64 t = reverse ? k : steps - 1 - k, at = b * sb + t * st;
             float *restrict dh = d + b * H;
             T *dp = dx + b * db + t * dt;
-            if (dout) {
-                const T *restrict add = dout + b * ob + t * ot;
-#pragma omp simd
-                for (i64 j = 0; j < H; j++) dh[j] += LOAD(add[j]);
-            }
+            if (dout) NAME(add_row)(dh, dout + b * ob + t * ot, H);
             if (mask && !mask[b * mb + t * mt]) {
                 for (i64 j = 0; j < cells * INPUTS * H; j++) dp[j] = STORE(0.0f);
                 continue;

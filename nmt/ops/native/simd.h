@@ -117,4 +117,12 @@ INLINE float positive_slope(float x) {
     return x >= 0.0f ? 1.0f : low * (1.0f - low);
 }
 
+#ifdef TYPE /* not in all files of the engine */
+/* to[j] += from[j] */
+INLINE void NAME(add_row)(float *restrict to, const T *restrict from, i64 width) {
+#pragma omp simd
+    for (i64 j = 0; j < width; j++) to[j] += LOAD(from[j]);
+}
+#endif
+
 #endif

@@ -96,17 +96,12 @@ def pair_of(lower: Unit, higher: Unit) -> Pair | None:
 class Given(NamedTuple):
     """The inputs of the kernels for D directions; two directions run at once, a single one as `reverse` says."""
 
-    unit: ScanUnit
-    """its design"""
+    unit: ScanUnit  # its design
     reverse: bool
-    mask: Tensor | None
-    """[B, T]"""
-    x: Tensor
-    """[D, B, T, kH]"""
-    vectors: Tensor | None
-    """the weights, fp32 [D, V, H]"""
-    first: Tensor | None
-    """the initial state, fp32 [D, P, B, H]; None for zeros"""
+    mask: Tensor | None  # [B, T]
+    x: Tensor  # [D, B, T, kH]
+    vectors: Tensor | None  # the weights, fp32 [D, V, H]
+    first: Tensor | None  # the initial state, fp32 [D, P, B, H]; None for zeros
 
 
 class Scan(Kernel):

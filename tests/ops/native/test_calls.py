@@ -16,7 +16,6 @@ from torch.func import vmap
 from nmt.compiling import BuildError
 from nmt.ops import native
 from nmt.ops.native import build, in_one_team, kernel
-from nmt.ops.native.signatures import read_signatures
 from tests.ops.units import needs_native
 
 pytestmark = needs_native
@@ -98,7 +97,7 @@ def test_every_kernel_of_every_source_has_a_signature() -> None:
     for source in build.sources():
         text = source.read_text(encoding="utf-8")
         declared = text.count("API void NAME(") + 2 * text.count('#include "../native/scan.h"')
-        assert len(read_signatures(source)) == declared, source
+        assert len(build.read_signatures(source)) == declared, source
 
 
 OWN = """
