@@ -3,54 +3,41 @@
 Members are imported when they are used.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from nmt.lazily import members
 
-if TYPE_CHECKING:
-    from nmt.search.base import Search, build_search
-    from nmt.search.beam import beam_search, diverse_beam_search
-    from nmt.search.greedy import greedy_search
-    from nmt.search.mbr import MbrSearch
-    from nmt.search.reading import PairScore, score_pairs
-    from nmt.search.ruled import RuledModel
-    from nmt.search.sample import NoisyBeamSearch, SampleSearch, sample_search
-    from nmt.search.translator import Translator
-    from nmt.search.values import Hypothesis, Request, ScoredText, Translation
-else:
-    __getattr__ = members(
-        __name__,
-        {
-            "base": ("Search", "build_search"),
-            "beam": ("beam_search", "diverse_beam_search"),
-            "greedy": ("greedy_search",),
-            "mbr": ("MbrSearch",),
-            "reading": ("PairScore", "score_pairs"),
-            "ruled": ("RuledModel",),
-            "sample": ("NoisyBeamSearch", "SampleSearch", "sample_search"),
-            "translator": ("Translator",),
-            "values": ("Hypothesis", "Request", "ScoredText", "Translation"),
-        },
-    )
+_PLACES = {
+    "base": ("Search", "build_search"),
+    "beam": ("beam_search", "diverse_beam_search"),
+    "greedy": ("greedy_search",),
+    "mbr": ("MbrSearch",),
+    "reading": ("PairScore", "score_pairs"),
+    "ruled": ("RuledModel",),
+    "sample": ("NoisyBeamSearch", "SampleSearch", "sample_search"),
+    "translator": ("Translator",),
+    "values": ("Hypothesis", "Request", "ScoredText", "Translation"),
+}
 
-__all__ = [
-    "Hypothesis",
-    "MbrSearch",
-    "NoisyBeamSearch",
-    "PairScore",
-    "Request",
-    "RuledModel",
-    "SampleSearch",
-    "ScoredText",
-    "Search",
-    "Translation",
-    "Translator",
-    "beam_search",
-    "build_search",
-    "diverse_beam_search",
-    "greedy_search",
-    "sample_search",
-    "score_pairs",
-]
+__all__ = [name for names in _PLACES.values() for name in names]
+
+if TYPE_CHECKING:
+    from nmt.search.base import Search as Search
+    from nmt.search.base import build_search as build_search
+    from nmt.search.beam import beam_search as beam_search
+    from nmt.search.beam import diverse_beam_search as diverse_beam_search
+    from nmt.search.greedy import greedy_search as greedy_search
+    from nmt.search.mbr import MbrSearch as MbrSearch
+    from nmt.search.reading import PairScore as PairScore
+    from nmt.search.reading import score_pairs as score_pairs
+    from nmt.search.ruled import RuledModel as RuledModel
+    from nmt.search.sample import NoisyBeamSearch as NoisyBeamSearch
+    from nmt.search.sample import SampleSearch as SampleSearch
+    from nmt.search.sample import sample_search as sample_search
+    from nmt.search.translator import Translator as Translator
+    from nmt.search.values import Hypothesis as Hypothesis
+    from nmt.search.values import Request as Request
+    from nmt.search.values import ScoredText as ScoredText
+    from nmt.search.values import Translation as Translation
+else:
+    __getattr__ = members(__name__, _PLACES)

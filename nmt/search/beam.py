@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -169,11 +169,9 @@ def by_beam(
         return results
     size, offset = beam_size // groups, settings.max_length_offset
     beam = empty_beam(source.repeat_interleave(groups, 0), beam_size=size, max_length_offset=offset)
-    covered: Any = (
-        CoveringModel(cast("Any", model), strength=settings.coverage_penalty) if settings.coverage_penalty else None
-    )
-    model = model if covered is None else covered
-    state = model.start(source)
+    covered = CoveringModel(model, strength=settings.coverage_penalty) if settings.coverage_penalty else None
+    searched: Any = model if covered is None else covered
+    state = searched.start(source)
     for t in itertools.count():
         done = are_done(beam, t, alpha=alpha, joint=joint, n_best=n_best) & beam.active
         if groups > 1:  # they end together
@@ -194,7 +192,7 @@ def by_beam(
         if tokens is not None and joint and bool((tokens == PAD).all()):
             # Zero begins its sequences with PAD and feeds zeros when all rows of the batch end with PAD.
             tokens = None
-        best, state = model.best(tokens, state, choice_of(beam, t, groups=groups, pad_allowed=joint))
+        best, state = searched.best(tokens, state, choice_of(beam, t, groups=groups, pad_allowed=joint))
         extra = None if covered is None else covered.penalties(state)
         if groups == 1:
             beam, beams = advance(beam, best, t, alpha=alpha, extra=extra)

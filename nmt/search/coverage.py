@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +14,7 @@ from nmt.data.vocabulary import PAD
 from nmt.errors import SettingError
 from nmt.models.base import Seq2Seq
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
-from nmt.search.ruled import AttendingModel, SearchState
+from nmt.search.ruled import SearchState
 
 S = TypeVar("S", bound=SearchState)
 
@@ -47,7 +47,7 @@ class CoveringState(Generic[S]):
         return CoveringState(self.inner.keep(sentences), attention, self.is_token.index_select(0, sentences))
 
 
-class CoveringModel(Generic[S]):
+class CoveringModel:
     """A model that also sums the attention of its hypotheses, and computes a penalty for uncovered source tokens.
 
     For a source of tokens j (with the end symbol, without padding) and the attention a_tj of steps t (with the end
@@ -59,16 +59,22 @@ class CoveringModel(Generic[S]):
     length penalty: a search that stops by that bound is correct.
     """
 
-    def __init__(self, model: AttendingModel[S], *, strength: float) -> None:
-        """`model`: its `attending_step` gives log-probabilities, as that of `RuledModel` does."""
+    def __init__(self, model: Any, *, strength: float) -> None:
+        """`model` has `start`, and `attending_step`, as `RuledModel` has it; `Seq2Seq.tells_attention` tells whether
+        what is below that can.
+
+        From tokens [N], or None for the zero vector, and a state it makes log-probabilities [N, V], the attention
+        [N, S], and the state after the tokens. The attention is the one used to predict the next token: the mean over
+        attentions and heads and, for an ensemble, over its members. It adds up to 1 over the S source positions.
+        """
         self._model = model
         self._strength = strength
 
-    def start(self, source: Tensor) -> CoveringState[S]:
+    def start(self, source: Tensor) -> CoveringState[Any]:
         """State before the first token of the batch's sentences [B, S]."""
         return CoveringState(self._model.start(source), torch.zeros(source.shape, device=source.device), source != PAD)
 
-    def step(self, tokens: Tensor | None, state: CoveringState[S]) -> tuple[Tensor, CoveringState[S]]:
+    def step(self, tokens: Tensor | None, state: CoveringState[Any]) -> tuple[Tensor, CoveringState[Any]]:
         """Log-probabilities [N, V] after feeding `tokens` [N]; None is the zero vector."""
         log_probs, weights, inner = self._model.attending_step(tokens, state.inner)
         # Columns that are padding in all sentences may be missing at the right.
@@ -76,13 +82,13 @@ class CoveringModel(Generic[S]):
         return log_probs, CoveringState(inner, state.attention + weights, state.is_token)
 
     def best(
-        self, tokens: Tensor | None, state: CoveringState[S], choice: Choice
-    ) -> tuple[BestWords, CoveringState[S]]:
+        self, tokens: Tensor | None, state: CoveringState[Any], choice: Choice
+    ) -> tuple[BestWords, CoveringState[Any]]:
         """The best words after feeding `tokens` [N]."""
         log_probs, state = self.step(tokens, state)
         return best_words(log_probs, choice._replace(normalize=False)), state
 
-    def penalties(self, state: CoveringState[S]) -> Tensor:
+    def penalties(self, state: CoveringState[Any]) -> Tensor:
         """What each hypothesis would get if it ended with the last step [B, N / B]; 0 or less."""
         covered = state.attention.clamp(min=_LEAST, max=1.0).log().unflatten(0, (len(state.is_token), -1))
         return self._strength * covered.masked_fill(~state.is_token.unsqueeze(1), 0.0).sum(2)

@@ -43,56 +43,37 @@ def read_hypotheses(
     words: Tensor | None = None,
     attends: bool = True,
     entropies: bool = False,
+    heads_of: Sequence[Seq2Seq] = (),
 ) -> list[list[Reading]]:
     """Read the hypotheses of a batch of sentences [B, S], one at least of each, all at once.
 
-    `model` is an `AttendingModel`; without `attends` it has `step` alone, and all attention is 0. `words` [U] are the
-    ids that it chooses among, ascending, where these are not all.
+    `model` has `attending_step`; without `attends` it has `step` alone, and all attention is 0. `words` [U] are the ids
+    that it chooses among, ascending, where these are not all. `heads_of` are models whose attending layers are wanted;
+    of several each name begins with `0.`, `1.`, ..., by their order.
     """
-    targets, count = _targets(hypotheses)
-    target = pad(targets).to(source.device)
-    target = target if words is None else torch.searchsorted(words, target)
-    steps = _steps(model, source, attends=attends)
-    log_probs, attention, entropy = _forced(steps, source, target, count=count, entropies=entropies)
-    lengths = (source != PAD).sum(1).tolist()
-    found = [
-        Reading(
-            log_probs[row, : len(ids)].tolist(),
-            attention[row, : len(ids), : lengths[row // count]],
-            entropy[row, : len(ids)].tolist() if entropies else None,
-        )
-        for row, ids in enumerate(targets)
-    ]
-    return [found[place * count :][: len(own)] for place, own in enumerate(hypotheses)]
-
-
-@torch.inference_mode()
-def read_heads(
-    models: Sequence[Seq2Seq], source: Tensor, hypotheses: Sequence[Sequence[Hypothesis]]
-) -> list[list[dict[str, Tensor]]]:
-    """The attention [G, T, S] of each attending layer by its name, for each of the hypotheses of sources [B, S].
-
-    Of several models each name begins with `0.`, `1.`, ..., by their order. On the CPU, in fp32.
-    """
-    targets, count = _targets(hypotheses)
-    target = pad(targets).to(source.device)
-    heads: dict[str, Tensor] = {}
-    for number, model in enumerate(models):
-        prefix = f"{number}." if len(models) > 1 else ""
-        heads |= {prefix + name: weights for name, weights in _forced_heads(model, source, target, count=count).items()}
-    lengths = (source != PAD).sum(1).tolist()
-    found = [
-        {name: weights[row, :, : len(ids), : lengths[row // count]] for name, weights in heads.items()}
-        for row, ids in enumerate(targets)
-    ]
-    return [found[place * count :][: len(own)] for place, own in enumerate(hypotheses)]
-
-
-def _targets(hypotheses: Sequence[Sequence[Hypothesis]]) -> tuple[list[list[int]], int]:
-    """The ids of equally many hypotheses of each sentence, sentence-major, and how many of each there are."""
     count = max(map(len, hypotheses))
     rows = [own[min(k, len(own) - 1)] for own in hypotheses for k in range(count)]  # of fewer the last fills up
-    return [tokens_of(hypothesis) for hypothesis in rows], count
+    targets = [tokens_of(hypothesis) for hypothesis in rows]
+    target = pad(targets).to(source.device)
+    heads: dict[str, Tensor] = {}
+    for number, member in enumerate(heads_of):
+        for name, weights in _forced_heads(member, source, target, count=count).items():
+            heads[f"{number}.{name}" if len(heads_of) > 1 else name] = weights
+    target = target if words is None else torch.searchsorted(words, target)
+    log_probs, attention, entropy = _forced(model, source, target, count=count, attends=attends, entropies=entropies)
+    found = []
+    for place, (own, width) in enumerate(zip(hypotheses, (source != PAD).sum(1).tolist(), strict=True)):
+        readings = []
+        for row in range(place * count, place * count + len(own)):
+            size = len(targets[row])
+            reading = Reading(log_probs[row, :size].tolist(), attention[row, :size, :width])
+            if entropies:
+                reading = reading._replace(entropies=entropy[row, :size].tolist())
+            if heads_of:
+                reading = reading._replace(heads={name: own[row, :, :size, :width] for name, own in heads.items()})
+            readings.append(reading)
+        found.append(readings)
+    return found
 
 
 def tokens_of(hypothesis: Hypothesis) -> list[int]:
@@ -100,30 +81,21 @@ def tokens_of(hypothesis: Hypothesis) -> list[int]:
     return [*hypothesis.ids, EOS] if hypothesis.has_ended else list(hypothesis.ids)
 
 
-Step = Callable[[Tensor | None, Any], tuple[Tensor, Tensor, Any]]
-
-
-def _steps(model: Any, source: Tensor, *, attends: bool) -> tuple[Any, Step]:
-    """The first state, and `attending_step` of the model, or what takes its place."""
-
-    def step(tokens: Tensor | None, state: Any) -> tuple[Tensor, Tensor, Any]:
-        logits, state = model.step(tokens, state)
-        return logits, torch.zeros(len(logits), source.size(1), device=source.device), state
-
-    return model.start(source), model.attending_step if attends else step
-
-
 def _forced(
-    steps: tuple[Any, Step], source: Tensor, target: Tensor, *, count: int, entropies: bool
+    model: Any, source: Tensor, target: Tensor, *, count: int, attends: bool, entropies: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probabilities [N, T], attention [N, T, S] and, if wanted, entropies [N, T] of target [N, T], on the CPU.
 
     N = B * count rows.
     """
-    (state, step), tokens = steps, None
+    state, tokens = model.start(source), None
     log_probs, attention, entropy = [], [], []
     for t in range(target.size(1)):
-        logits, weights, state = step(tokens, state)
+        if attends:
+            logits, weights, state = model.attending_step(tokens, state)
+        else:
+            logits, state = model.step(tokens, state)
+            weights = torch.zeros(len(logits), source.size(1), device=source.device)
         if t == 0:  # all hypotheses of a sentence begin with the same step
             logits, weights = logits.repeat_interleave(count, 0), weights.repeat_interleave(count, 0)
             state = state.expand(count)
@@ -243,40 +215,21 @@ def score_pairs(
     are averaged with its own by `mean`. A batch has at most `batch_tokens` source or target tokens, padding counted.
     `before_batch` is called before each batch; an exception ends the work.
     """
+    models = [model, *others]
+    device = next(model.parameters()).device
     for chunk in windows(pairs, size=window, length=lambda pair: len(pair[0]) + len(pair[1])):
-        yield from _score_window(
-            [model, *others], tokenizer, chunk, batch_tokens=batch_tokens, mean=mean, before_batch=before_batch
-        )
-
-
-def _score_window(
-    models: Sequence[Seq2Seq],
-    tokenizer: Tokenizer,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    batch_tokens: int,
-    mean: EnsembleMean,
-    before_batch: Callable[[], object] | None,
-) -> list[PairScore]:
-    sources = [[*ids, EOS] for ids in tokenizer.encode_source([source for source, _ in pairs])]
-    targets = [[*ids, EOS] for ids in tokenizer.encode_target([target for _, target in pairs])]
-    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    batches = batch_lines(lengths, batch_tokens=batch_tokens)
-    device = next(models[0].parameters()).device
-    means = []
-    for batch in batches:
-        if before_batch is not None:
-            before_batch()
-        source, target = pad([sources[i] for i in batch]).to(device), pad([targets[i] for i in batch]).to(device)
-        with torch.inference_mode():
-            means.append(mean_nll(models, source, target, mean=mean).tolist())
-    return [
-        PairScore(
-            nll,
-            tokens=len(target),
-            unknown=target.count(UNK),
-            source_tokens=len(source) - 1,
-            has_empty_side=not pair[0].strip() or not pair[1].strip(),
-        )
-        for nll, source, target, pair in zip(restore_order(batches, means), sources, targets, pairs, strict=True)
-    ]
+        sources = [[*ids, EOS] for ids in tokenizer.encode_source([source for source, _ in chunk])]
+        targets = [[*ids, EOS] for ids in tokenizer.encode_target([target for _, target in chunk])]
+        lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+        batches = batch_lines(lengths, batch_tokens=batch_tokens)
+        means = []
+        for batch in batches:
+            if before_batch is not None:
+                before_batch()
+            source, target = pad([sources[i] for i in batch]).to(device), pad([targets[i] for i in batch]).to(device)
+            with torch.inference_mode():
+                means.append(mean_nll(models, source, target, mean=mean).tolist())
+        for place, nll in enumerate(restore_order(batches, means)):
+            empty = not all(side.strip() for side in chunk[place])
+            unknown = targets[place].count(UNK)
+            yield PairScore(nll, len(targets[place]), unknown, len(sources[place]) - 1, has_empty_side=empty)

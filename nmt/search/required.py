@@ -278,7 +278,7 @@ def _sentences(source: Tensor, required: Required, *, max_length_offset: int) ->
     return sentences
 
 
-def _extras(covered: CoveringModel[Any] | None, state: Any, sentences: int, width: int) -> list[list[float]]:
+def _extras(covered: CoveringModel | None, state: Any, sentences: int, width: int) -> list[list[float]]:
     """What is added to the score of each hypothesis [B, K] if it ends."""
     return [[0.0] * width] * sentences if covered is None else covered.penalties(state).tolist()
 

@@ -43,20 +43,6 @@ class SearchState(Protocol):
         """Drop all sentences but these."""
 
 
-class AttendingModel(Protocol[S]):
-    """A model that also returns its attention; `Seq2Seq.tells_attention` tells whether it can."""
-
-    def start(self, source: Tensor) -> S:
-        """See `SearchModel`."""
-
-    def attending_step(self, tokens: Tensor | None, state: S) -> tuple[Tensor, Tensor, S]:
-        """Logits [N, V] after feeding `tokens` [N], or None for the zero vector, the attention [N, S], and the state.
-
-        The attention is the one used to predict the next token: the mean over attentions and heads and, for an
-        ensemble, over its members. It adds up to 1 over the S source positions.
-        """
-
-
 class SearchModel(Protocol[S]):
     """A conditional distribution over the next token."""
 
@@ -230,7 +216,7 @@ class RuledModel(Generic[S]):
         return self._changed(logits, tokens, replace(state, inner=inner))
 
     def attending_step(self, tokens: Tensor | None, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """As `step`, between log-probabilities and state the attention [N, S]; see `AttendingModel`."""
+        """As `step`, between log-probabilities and state the attention [N, S]; see `CoveringModel`."""
         model: Any = self.model
         self._begin_step()
         if self.is_plain:

@@ -10,6 +10,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -41,25 +42,22 @@ class BatchWords:
     """True where a token is not in the sentence's own list [B, U]."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Shortlist:
     """Target tokens for each source token, and tokens for every sentence."""
 
-    def __init__(self, *, frequent: Tensor, partners: Tensor, starts: Tensor, target_size: int) -> None:
-        """
-        Args:
-            frequent: target ids of every sentence, any number.
-            partners: target ids of all source tokens, one after the other.
-            starts: the beginning of each source token's ids in `partners` [V_source + 1].
-            target_size: V, entries of the target vocabulary.
-        """
-        self.frequent, self.partners, self.starts = frequent, partners, starts
-        self.target_size = target_size
-        self._always = torch.unique(torch.cat([torch.tensor([PAD, UNK, EOS]), frequent.long()]))
+    frequent: Tensor
+    """Target ids of every sentence, any number."""
+    partners: Tensor
+    """Target ids of all source tokens, one after the other."""
+    starts: Tensor
+    """The beginning of each source token's ids in `partners` [V_source + 1]."""
+    target_size: int
+    """V, entries of the target vocabulary."""
 
-    @property
-    def source_size(self) -> int:
-        """Entries of the source vocabulary."""
-        return len(self.starts) - 1
+    @cached_property
+    def _always(self) -> Tensor:
+        return torch.unique(torch.cat([torch.tensor([PAD, UNK, EOS]), self.frequent.long()]))
 
     def words(self, source: Tensor, *, also: Sequence[Sequence[int]] = ()) -> BatchWords:
         """The lists of a batch of sentences, ids [B, S], on the device of `source`; `also`: more for each."""
@@ -107,22 +105,12 @@ def load_shortlist(path: str | Path, tokenizer: Tokenizer) -> Shortlist:
     if metadata.get("tokenizer") != tokenizer.fingerprint():
         raise DataError(f"{path}: made with another tokenizer than the model's; make one from this model")
     shortlist = Shortlist(**tensors, target_size=tokenizer.target_size)
-    if not _is_sound(shortlist, tokenizer):
+    ids, starts = torch.cat([shortlist.frequent, shortlist.partners]), shortlist.starts
+    has_places = len(starts) == tokenizer.source_size + 1 and int(starts[0]) == 0 and bool((starts.diff() >= 0).all())
+    has_ids = bool(((ids >= 0) & (ids < tokenizer.target_size)).all())
+    if not has_places or not has_ids or int(starts[-1]) != len(shortlist.partners):
         raise DataError(f"{path}: damaged: its ids do not fit the vocabularies")
     return shortlist
-
-
-def _is_sound(shortlist: Shortlist, tokenizer: Tokenizer) -> bool:
-    """Whether every id and every place in the file exists."""
-    starts = shortlist.starts
-    ids = torch.cat([shortlist.frequent, shortlist.partners])
-    return (
-        len(starts) == tokenizer.source_size + 1
-        and int(starts[0]) == 0
-        and int(starts[-1]) == len(shortlist.partners)
-        and bool((starts.diff() >= 0).all())
-        and bool(((ids >= 0) & (ids < tokenizer.target_size)).all())
-    )
 
 
 S = TypeVar("S", bound=SearchState)
@@ -157,7 +145,7 @@ class Restrictable(Protocol[S, W]):
         """Logits [N, V], among U words [N, U]."""
 
     def attending_step(self, tokens: Tensor | None, state: S, words: W | None = None) -> tuple[Tensor, Tensor, S]:
-        """As `step`, with the attention [N, S]; see `AttendingModel`."""
+        """As `step`, with the attention [N, S]; see `CoveringModel`."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +193,7 @@ class RestrictedModel(Generic[S, W]):
     def attending_step(
         self, tokens: Tensor | None, state: RestrictedState[S, W]
     ) -> tuple[Tensor, Tensor, RestrictedState[S, W]]:
-        """As in `AttendingModel`: logits [N, U] of the places; `tokens` [N] are places, too."""
+        """Logits [N, U] of the places, the attention, and the state; `tokens` [N] are places, too."""
         logits, weights, inner = self._model.attending_step(tokens, state.inner, state.words)
         return logits, weights, RestrictedState(inner, state.words)
 
@@ -221,7 +209,7 @@ class RestrictedModel(Generic[S, W]):
 
     def with_ids(self, results: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
         """What a search found in places, in ids."""
-        ids = self._words.ids.tolist()
+        ids = self.ids.tolist()
         return [
             [dataclasses.replace(found, ids=[ids[place] for place in found.ids]) for found in sentence]
             for sentence in results

@@ -23,7 +23,7 @@ from nmt.search.constraints import FREE, Constraints, ConstraintsMaker
 from nmt.search.coverage import check_attention
 from nmt.search.ensemble import as_one, ensemble_mean
 from nmt.search.prepared import PreparedModels, prepare_models
-from nmt.search.reading import Reading, read_heads, read_hypotheses
+from nmt.search.reading import Reading, read_hypotheses
 from nmt.search.ruled import Fusion, RuledModel, adjustments_of, fusion_of, rules_of
 from nmt.search.shortlist import RestrictedModel, load_shortlist
 from nmt.search.source import Source, Sources
@@ -387,23 +387,16 @@ class Translator:
         # What was found is in the list of a shortlist, also where it was not for its source words.
         found = [Constraints(prefix=tuple(token for one in own for token in one.ids)) for own in hypotheses]
         model, words = self._model_for(source, found)
-        attends = all(member.tells_attention for member in self.prepared.models)
         adjusted = RuledModel(model, adjustments=self._adjustments, words=words)
-        readings = read_hypotheses(
+        return read_hypotheses(
             model if adjusted.is_plain else adjusted,
             source,
             hypotheses,
             words=words,
-            attends=attends,
+            attends=all(member.tells_attention for member in self.prepared.models),
             entropies="entropies" in details,
+            heads_of=self.prepared.models if "heads" in details else (),
         )
-        if "heads" not in details:
-            return readings
-        heads = read_heads(self.prepared.models, source, hypotheses)
-        return [
-            [reading._replace(heads=found) for reading, found in zip(own, of_each, strict=True)]
-            for own, of_each in zip(readings, heads, strict=True)
-        ]
 
     def _untranslated(self, request: Request, details: Details) -> Translation:
         """A line that is not sent through the model: empty, or of nothing but placeholders, which stay."""

@@ -17,7 +17,7 @@ from nmt.models.graphed import GraphedModel
 from nmt.models.record import record
 from nmt.search import Translator
 from nmt.search.ensemble import Ensemble
-from nmt.search.reading import read_heads, read_hypotheses, tokens_of
+from nmt.search.reading import read_hypotheses, tokens_of
 from nmt.search.shortlist import BatchWords, RestrictedModel
 from nmt.search.texts import alignment_of
 from nmt.search.values import DETAILS, Hypothesis, ScoredText, penalty_of
@@ -140,10 +140,11 @@ def test_heads_of_every_layer(options: dict[str, Any]) -> None:
     model = make(**options).float()
     sources = [[4, 5, 6, 7, EOS], [8, EOS]]
     found = [[Hypothesis([3, 4, 5], -1.0), Hypothesis([6], -2.0)], [Hypothesis([7, 8], -1.0, has_ended=False)]]
-    heads = read_heads([model], pad(sources), found)
-    assert [len(own) for own in heads] == [2, 1]
-    for source, hypotheses, of_each in zip(sources, found, heads, strict=True):
-        for hypothesis, own in zip(hypotheses, of_each, strict=True):
+    readings = read_hypotheses(model, pad(sources), found, heads_of=[model])
+    assert [len(own) for own in readings] == [2, 1]
+    for source, hypotheses, of_each in zip(sources, found, readings, strict=True):
+        for hypothesis, own in zip(hypotheses, (reading.heads for reading in of_each), strict=True):
+            assert own is not None
             target = torch.tensor([tokens_of(hypothesis)])
             wanted = record(model, torch.tensor(source), target[0]).attention
             assert list(own) == [name for name in wanted if not name.endswith(".self")]
@@ -153,8 +154,10 @@ def test_heads_of_every_layer(options: dict[str, Any]) -> None:
 
 
 def test_hypotheses_of_no_token_have_layers_too(loaded: LoadedModel) -> None:
-    ((heads,),) = read_heads([loaded.model], torch.tensor([[3, EOS]]), [[Hypothesis([], -1.0, has_ended=False)]])
-    assert {name: weights.shape for name, weights in heads.items()} == {"decoder.0": (1, 0, 2)}
+    empty = [[Hypothesis([], -1.0, has_ended=False)]]
+    ((reading,),) = read_hypotheses(loaded.model, torch.tensor([[3, EOS]]), empty, heads_of=[loaded.model])
+    assert reading.heads is not None
+    assert {name: weights.shape for name, weights in reading.heads.items()} == {"decoder.0": (1, 0, 2)}
 
 
 @pytest.mark.parametrize("beam", [1, 3])
