@@ -17,7 +17,7 @@ of q it is the same with p and q exchanged.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -29,9 +29,6 @@ from nmt.ops.dispatch import choose
 from nmt.ops.matrices import matrix_of
 from nmt.ops.native import kernel
 from nmt.ops.recurrence import aligned_rows, at_least_fp32, product_type
-
-__all__ = ["Losses", "linear_cross_entropy", "linear_r_drop"]
-
 
 KERNELS: Final = {
     "native": "nmt.ops.linear_cross_entropy:linear_cross_entropy_native",
@@ -58,11 +55,6 @@ class Loss(NamedTuple):
     confidence: float
     rest: float
     constant: float
-
-    @property
-    def is_nll(self) -> bool:
-        """Whether it is the negative log-likelihood lse(x) - x_target itself."""
-        return self == (1.0, 0.0, 0.0)
 
     @classmethod
     def smoothed(cls, words: int, label_smoothing: float) -> Loss:
@@ -97,15 +89,6 @@ class Work(NamedTuple):
     """of the products"""
 
 
-class Result(NamedTuple):
-    """Losses [N] as in `Losses`, and the gradients of their weighted sum in features and table, if requested."""
-
-    losses: Tensor
-    nll: Tensor
-    features: Tensor | None
-    table: Tensor | None
-
-
 def linear_cross_entropy(
     features: Tensor, table: Tensor, *, targets: Tensor, weights: Tensor, label_smoothing: float = 0.0
 ) -> Losses:
@@ -127,8 +110,7 @@ def linear_cross_entropy(
 def linear_r_drop(
     features: Tensor, table: Tensor, *, targets: Tensor, weights: Tensor, alpha: float, label_smoothing: float = 0.0
 ) -> Losses:
-    """Like `linear_cross_entropy`, but the losses are those of R-Drop for features [2, N, E] of two
-    passes.
+    """Like `linear_cross_entropy`, but the losses are those of R-Drop for features [2, N, E] of two passes.
 
     The negative log-likelihoods are means over both passes. alpha: weight of the divergence, 0 or more.
     """
@@ -146,8 +128,8 @@ def _of_passes(
     if torch.is_grad_enabled() and (features.requires_grad or table.requires_grad):
         total, losses, nll = LinearCrossEntropy.apply(features, table, work)
         return Losses(total, losses, losses if nll is None else nll)
-    found = _chunked(features, table, work, needed=None)
-    return Losses((found.losses * weights).sum(), found.losses, found.nll)
+    losses, nll, *_ = _chunked(features, table, work, needed=None)
+    return Losses((losses * weights).sum(), losses, nll)
 
 
 class LinearCrossEntropy(torch.autograd.Function):
@@ -155,12 +137,11 @@ class LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, table: Tensor, work: Work) -> tuple[Tensor, Tensor, Tensor | None]:
-        result = _chunked(features, table, work, needed=ctx.needs_input_grad[:2])
-        # Not saved for autograd: these are results of the backward pass, not its inputs.
-        ctx.gradients = result.features, result.table
-        apart = None if result.nll is result.losses else result.nll  # autograd does not take the same tensor twice
-        ctx.mark_non_differentiable(*(values for values in (result.losses, apart) if values is not None))
-        return (result.losses * work.weights).sum(), result.losses, apart
+        # Gradients are not saved for autograd: they are results of the backward pass, not its inputs.
+        losses, nll, *ctx.gradients = _chunked(features, table, work, needed=ctx.needs_input_grad[:2])
+        apart = None if nll is losses else nll  # autograd does not take the same tensor twice
+        ctx.mark_non_differentiable(*(values for values in (losses, apart) if values is not None))
+        return (losses * work.weights).sum(), losses, apart
 
     @staticmethod
     @once_differentiable
@@ -175,14 +156,18 @@ class LinearCrossEntropy(torch.autograd.Function):
 
 
 @torch.no_grad()
-def _chunked(features: Tensor, table: Tensor, work: Work, *, needed: tuple[bool, bool] | None) -> Result:
-    """Losses [N] of features [P, N, E], and the `needed` gradients of their weighted sum; None: no gradients."""
+def _chunked(
+    features: Tensor, table: Tensor, work: Work, *, needed: tuple[bool, bool] | None
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Losses and nll [N] of features [P, N, E], and the `needed` gradients of the weighted sum in features and table;
+    None: no gradients."""
     with torch.autocast(features.device.type, enabled=False):
         x, w = features.detach().to(work.dtype), matrix_of(table, work.dtype)
         passes, count, _ = x.shape
-        rows = _rows_of_chunk(count, most=max(1, (GPU_ROWS if x.is_cuda else CPU_ROWS) // passes))  # of each pass
+        most = max(1, (GPU_ROWS if x.is_cuda else CPU_ROWS) // passes)
+        rows = max(1, -(-count // max(1, -(-count // most))))  # of each pass in a chunk; all chunks are about as large
         losses = torch.empty_like(work.weights)
-        nll = losses if work.loss.is_nll and passes == 1 else torch.empty_like(losses)
+        nll = losses if work.loss == (1.0, 0.0, 0.0) and passes == 1 else torch.empty_like(losses)
         dx = torch.empty_like(x) if needed and needed[0] else None
         dw: Tensor | None = None
         buffer = aligned_rows(passes * rows, len(table), like=x)
@@ -203,15 +188,7 @@ def _chunked(features: Tensor, table: Tensor, work: Work, *, needed: tuple[bool,
                 dw = w.weight_gradient(logits, here, to=dw)
         if needed and needed[1] and dw is None:
             dw = torch.zeros_like(table)
-    return Result(
-        losses, nll, None if dx is None else dx.to(features.dtype), None if dw is None else dw.to(table.dtype)
-    )
-
-
-def _rows_of_chunk(count: int, *, most: int) -> int:
-    """Rows of a chunk, chosen so that all chunks have about the same size."""
-    chunks = max(1, -(-count // most))
-    return max(1, -(-count // chunks))
+    return losses, nll, None if dx is None else dx.to(features.dtype), None if dw is None else dw.to(table.dtype)
 
 
 def linear_cross_entropy_reference(
@@ -268,25 +245,20 @@ def linear_cross_entropy_native(
 def _pair_step(
     logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor, nll: Tensor, alpha: float
 ) -> None:
-    """The losses of R-Drop of the logits [2n, V] of both passes, one after the other; see `_write_losses`."""
+    """Like `linear_cross_entropy_reference`, but with the losses of R-Drop, of the logits [2n, V] of both passes, one
+    after the other."""
     words = logits.size(1)
     step = max(1, CPU_VALUES // words) if logits.device.type == "cpu" else len(targets)
     factors = [None] * len(targets.split(step)) if weights is None else weights.split(step)
     given = (values.split(step) for values in (targets, losses, nll))
     for these, some, ids, *out in zip(logits.unflatten(0, (2, -1)).split(step, 1), factors, *given, strict=True):
-        _write_losses(these, ids, weights=some, loss=loss, alpha=alpha, out=out)
+        _write_losses(these, ids, weights=some, loss=loss, losses=out[0], nll=out[1], share=alpha / 4)
 
 
 def _write_losses(
-    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, alpha: float, out: Sequence[Tensor]
+    logits: Tensor, targets: Tensor, *, weights: Tensor | None, loss: Loss, losses: Tensor, nll: Tensor, share: float
 ) -> None:
-    """Write to `out` losses and negative log-likelihoods [n] of the logits [2, n, V] of both passes.
-
-    With `weights` [n] the logits become the gradient of the weighted sum of the losses; without, they do not change.
-    Computed in at least fp32.
-    """
-    losses, nll = out
-    share = alpha / 4
+    """`_pair_step` of the logits [2, n, V] of one part, whose memory is free again before the next."""
     gold = targets.expand(2, -1).unsqueeze(2)
     log_p = torch.log_softmax(at_least_fp32(logits), -1)
     log_p_gold = log_p.gather(2, gold).squeeze(2)
