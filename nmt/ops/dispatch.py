@@ -112,16 +112,12 @@ def triton_version() -> str | None:
 
 def triton_problem() -> str | None:
     """Why the Triton of this environment cannot be used, None if it can."""
-    version = triton_version()
+    version, least = triton_version(), ".".join(map(str, LEAST_TRITON))
     if version is None:
-        return f"Triton is not installed (pip install 'triton>={_dotted(LEAST_TRITON)}'; there is one for Linux)"
+        return f"Triton is not installed (pip install 'triton>={least}'; there is one for Linux)"
     if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < LEAST_TRITON:
-        return f"Triton {version} is older than {_dotted(LEAST_TRITON)}, which a newer PyTorch brings"
+        return f"Triton {version} is older than {least}, which a newer PyTorch brings"
     return None
-
-
-def _dotted(version: Iterable[int]) -> str:
-    return ".".join(map(str, version))
 
 
 def choose(operation: str, reference: F, *, like: Tensor, native: str | None = None, triton: str | None = None) -> F:
@@ -168,7 +164,7 @@ def no_kernel(what: str, *, like: Tensor, problem: str = "there is no kernel for
 def use_verified(operation: str, like: Tensor) -> bool:
     """Whether an operation on tensors such as `like` runs in its GPU form without Triton: as a CUDA graph, or by
     cuDNN."""
-    choice, verified = selection()
+    choice, verified = _own.get() or _selected
     return like.is_cuda and not traced() and (choice == "triton" or (choice == "auto" and operation in verified))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nmt.ops import native
-from nmt.ops.subwords import Alphabet, Drawn, MergeDropout, Numbers, PathSampling, Splitter, Table, draw
+from nmt.ops.subwords import Alphabet, Drawn, MergeDropout, PathSampling, Splitter, Table, draw, numbers_of
 
 PIECES = ["<eos>", "a", "b", "c", "_", "ab", "bc", "abc", "_a", "_ab", "ca", "<1>"]
 """Three letters, a space, what they are merged to, and two symbols that stay as they are."""
@@ -73,8 +73,11 @@ def check_shares(splitter: Splitter, sentence: list[str], wanted: dict[str, floa
 
 
 def test_random_numbers_are_the_published_ones() -> None:
-    numbers = Numbers(1234567)
-    assert [numbers.next() for _ in range(3)] == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert list(itertools.islice(numbers_of(1234567), 3)) == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+    ]
 
 
 @pytest.mark.usefixtures("_by")

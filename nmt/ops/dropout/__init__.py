@@ -10,6 +10,7 @@ import contextlib
 import functools
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -19,8 +20,6 @@ from torch.autograd.function import once_differentiable
 
 from nmt.ops.dispatch import choose
 from nmt.ops.native import kernel
-
-__all__ = ["Draw", "Masks", "among", "batch_key", "current", "dropout", "layer_dropout", "masked_by", "of_parameters"]
 
 SENTENCE: Final = 2**32
 """Distance of two consecutive sentences in the places of words."""
@@ -61,8 +60,7 @@ class Masks(NamedTuple):
 
     def of_pass(self, number: int) -> Masks:
         """The masks of a further pass over the same batch; `number` counts from 1."""
-        digest = hashlib.blake2b(repr(("pass", self.key, number)).encode(), digest_size=8).digest()
-        return self._replace(key=int.from_bytes(digest, "little") >> 1)
+        return self._replace(key=_key("pass", self.key, number))
 
     def draw(self, x: Tensor, *, layer: int, position: int = 0) -> Draw:
         """For x [B, T, ...], T words of B sentences from `position` on, or [B, W], one word of each; see `among`."""
@@ -93,8 +91,11 @@ def _places(first: int, sentences: int, length: int, device: torch.device, *, to
 
 def batch_key(seed: int, epoch: int, batch: int) -> int:
     """The key of the masks of batch number `batch` of an epoch in a run with this seed."""
-    digest = hashlib.blake2b(repr(("dropout", seed, epoch, batch)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
+    return _key("dropout", seed, epoch, batch)
+
+
+def _key(*parts: str | int) -> int:
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little") >> 1
 
 
 _masks: Masks | None = None
@@ -107,8 +108,8 @@ def current() -> Masks | None:
 
 
 @contextlib.contextmanager
-def masked_by(masks: Masks) -> Iterator[None]:
-    """Use these masks for dropout in the block, instead of new masks from torch's generator.
+def masked_by(masks: Masks | None) -> Iterator[None]:
+    """Use these masks for dropout in the block; None: new masks from torch's generator.
 
     The block is one pass over one batch: a layer that is called twice in it drops the same places twice.
     """
@@ -121,24 +122,14 @@ def masked_by(masks: Masks) -> Iterator[None]:
         _masks = before
 
 
-@contextlib.contextmanager
-def among(words: Tensor, *, length: int) -> Iterator[None]:
+def among(words: Tensor, *, length: int) -> AbstractContextManager[None]:
     """In the block, rows are the `words` [N] of the batch [B, length], counted row by row, instead of its sentences."""
-    if _masks is None:
-        yield
-        return
-    with masked_by(_masks._replace(words=words, length=length)):
-        yield
+    return masked_by(_masks and _masks._replace(words=words, length=length))
 
 
-@contextlib.contextmanager
-def of_parameters() -> Iterator[None]:
+def of_parameters() -> AbstractContextManager[None]:
     """In the block, rows are rows of a parameter, which has the same mask in all processes."""
-    if _masks is None:
-        yield
-        return
-    with masked_by(Masks(_masks.key)):
-        yield
+    return masked_by(_masks and Masks(_masks.key))
 
 
 def dropout(x: Tensor, p: float, *, draw: Draw | None = None) -> Tensor:
@@ -154,8 +145,10 @@ def dropout(x: Tensor, p: float, *, draw: Draw | None = None) -> Tensor:
             return F.dropout(x, p)
         draw = Draw(int(torch.empty((), dtype=torch.int64).random_()))
     rows = x.numel() // x.size(-1) if draw.places is None else len(draw.places)
-    kernels = {"native": "nmt.ops.dropout:dropout_native", "triton": "nmt.ops.dropout.triton:dropout_triton"}
-    run = choose("dropout", reference_dropout, like=x, **kernels)
+    run = choose(
+        "dropout", reference_dropout, like=x,
+        native="nmt.ops.dropout:dropout_native", triton="nmt.ops.dropout.triton:dropout_triton",
+    )  # fmt: skip
     flat = x.reshape(rows, -1)
     return (run(flat, p, draw) if run is reference_dropout else by_kernel(run, flat, p, draw)).reshape(x.shape)
 
@@ -185,8 +178,7 @@ def layer_dropout(x: Tensor, p: float, *, layer: int, position: int = 0) -> Tens
 
     It uses the masks of `masked_by` if there are any, else new masks.
     """
-    masks = current()
-    return dropout(x, p, draw=None if masks is None else masks.draw(x, layer=layer, position=position))
+    return dropout(x, p, draw=_masks and _masks.draw(x, layer=layer, position=position))
 
 
 WORD: Final = 0xFFFFFFFF
@@ -256,6 +248,5 @@ def dropout_native(x: Tensor, p: float, draw: Draw) -> Tensor:
     x = x.contiguous()
     out = torch.empty_like(x)
     places = None if draw.places is None else draw.places.contiguous()
-    run = kernel("dropout", x.dtype)
-    run(x, out, places, *x.shape, draw.key, draw.layer, threshold(p), 1 / (1 - p))
+    kernel("dropout", x.dtype)(x, out, places, *x.shape, draw.key, draw.layer, threshold(p), 1 / (1 - p))
     return out

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,13 +20,14 @@ from torch import Tensor
 from nmt.errors import say_once
 from nmt.ops import native
 
-__all__ = ["Alphabet", "Drawn", "MergeDropout", "PathSampling", "Splitter", "Table", "draw"]
-
 logger = logging.getLogger(__name__)
 
 Flags = NDArray[np.uint8]
 
 _MASK = 2**64 - 1
+
+_FACTOR = 0x9E3779B97F4A7C15
+"""2^64 divided by the golden ratio, whose multiples spread well."""
 
 
 class Drawn(NamedTuple):
@@ -51,18 +52,13 @@ class Alphabet:
     """[V], 1 for a character that begins a word."""
 
 
-class Numbers:
+def numbers_of(seed: int) -> Iterator[int]:
     """SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): an endless series of 64-bit numbers from a 64-bit seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._state = seed & _MASK
-
-    def next(self) -> int:
-        """The next number."""
-        self._state = z = (self._state + 0x9E3779B97F4A7C15) & _MASK
+    while True:
+        seed = z = (seed + _FACTOR) & _MASK
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-        return z ^ (z >> 31)
+        yield z ^ (z >> 31)
 
 
 class Splitter(ABC):
@@ -71,7 +67,7 @@ class Splitter(ABC):
     alphabet: Alphabet
 
     @abstractmethod
-    def split(self, word: list[int], numbers: Numbers) -> list[int]:
+    def split(self, word: list[int], numbers: Iterator[int]) -> list[int]:
         """The tokens of a word of characters."""
 
     @abstractmethod
@@ -94,25 +90,17 @@ def draw(
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     problem = native.problem()
-    if problem is None:
-        return _by_kernel(splitter, ids, offsets, seeds, limit)
-    say_once(logger, f"subwords are drawn by slower Python code, not by a compiled kernel: {problem}")
-    return _by_python(splitter, ids, offsets, seeds, limit)
-
-
-def _by_kernel(
-    splitter: Splitter, ids: NDArray[np.int32], offsets: NDArray[np.int64], seeds: NDArray[np.uint64], limit: int
-) -> Drawn:
-    alphabet, count = splitter.alphabet, len(offsets) - 1
+    if problem is not None:
+        say_once(logger, f"subwords are drawn by slower Python code, not by a compiled kernel: {problem}")
+        return _by_python(splitter, ids, offsets, seeds, limit)
     ends = np.concatenate([[0], np.cumsum(np.diff(alphabet.first)[ids])])[offsets]  # of sentences, in characters
     name, own = splitter.kernel(int(np.diff(ends).max(initial=0)))
-    out, lengths = np.empty(int(ends[-1]), np.int32), np.empty(count, np.int64)
-    kept = np.zeros(count, np.uint8)
-    sentences = [ids, offsets, seeds.view(np.int64), count, limit]
+    out, found = np.empty(int(ends[-1]), np.int32), np.empty(len(lengths), np.int64)
+    kept = np.zeros(len(lengths), np.uint8)
+    sentences = [ids, offsets, seeds.view(np.int64), len(lengths), limit]
     parts = [alphabet.first, alphabet.chars, alphabet.frozen, alphabet.starts]
-    call: Callable[..., None] = native.kernel(name, torch.float32)
-    call(*map(_passed, [*sentences, *parts, *own, out, lengths, kept]))
-    return Drawn(out[: int(lengths.sum())], lengths, kept.astype(bool))
+    native.kernel(name, torch.float32)(*map(_passed, [*sentences, *parts, *own, out, found, kept]))
+    return Drawn(out[: int(found.sum())], found, kept.astype(bool))
 
 
 def _passed(value: Any) -> Tensor | int:
@@ -125,40 +113,26 @@ def _passed(value: Any) -> Tensor | int:
 def _by_python(
     splitter: Splitter, ids: NDArray[np.int32], offsets: NDArray[np.int64], seeds: NDArray[np.uint64], limit: int
 ) -> Drawn:
-    tokens: list[int] = []
-    lengths, kept = np.empty(len(offsets) - 1, np.int64), np.zeros(len(offsets) - 1, bool)
+    alphabet, tokens = splitter.alphabet, list[int]()
+    frozen, starts = alphabet.frozen.tolist(), alphabet.starts.tolist()
+    lengths, kept = np.empty(len(seeds), np.int64), np.zeros(len(seeds), bool)
     for s, seed in enumerate(seeds.tolist()):
         before = ids[offsets[s] : offsets[s + 1]].tolist()
-        after = _split(splitter, before, Numbers(seed))
+        words: list[list[int]] = []
+        for i in before:
+            for character in alphabet.chars[alphabet.first[i] : alphabet.first[i + 1]].tolist():
+                if not words or frozen[i] or starts[character] or frozen[words[-1][-1]]:
+                    words.append([])
+                words[-1].append(character)
+        after: list[int] = []
+        numbers = numbers_of(seed)
+        for word in words:
+            after += word if frozen[word[0]] else splitter.split(word, numbers)
         kept[s] = len(after) > limit
         tokens += before if kept[s] else after
         lengths[s] = len(before if kept[s] else after)
     return Drawn(np.array(tokens, np.int32), lengths, kept)
 
-
-def _split(splitter: Splitter, ids: list[int], numbers: Numbers) -> list[int]:
-    alphabet, tokens, word = splitter.alphabet, list[int](), list[int]()
-
-    def end_word() -> None:
-        if word:
-            tokens.extend(splitter.split(word[:], numbers))
-            word.clear()
-
-    for i in ids:
-        if alphabet.frozen[i]:
-            end_word()
-            tokens.append(i)
-            continue
-        for character in alphabet.chars[alphabet.first[i] : alphabet.first[i + 1]].tolist():
-            if alphabet.starts[character]:
-                end_word()
-            word.append(character)
-    end_word()
-    return tokens
-
-
-_FACTOR = 0x9E3779B97F4A7C15
-"""2^64 divided by the golden ratio, whose multiples spread well."""
 
 _FREE = -1
 
@@ -205,12 +179,12 @@ class MergeDropout(Splitter):
         self.alphabet, self._merges, self._ranks = alphabet, merges, ranks
         self._threshold = int(p * 2**_BITS)
 
-    def split(self, word: list[int], numbers: Numbers) -> list[int]:
+    def split(self, word: list[int], numbers: Iterator[int]) -> list[int]:
         while True:
             best, rank = -1, 0
             for i, (left, right) in enumerate(zip(word, word[1:], strict=False)):
                 merged = self._merges.find(left, right)
-                if merged < 0 or (self._threshold and numbers.next() >> (64 - _BITS) < self._threshold):
+                if merged < 0 or (self._threshold and next(numbers) >> (64 - _BITS) < self._threshold):
                     continue
                 if best < 0 or self._ranks[merged] < rank:
                     best, rank = i, int(self._ranks[merged])
@@ -246,10 +220,18 @@ class PathSampling(Splitter):
         if not 0 <= alpha < math.inf:
             raise ValueError(f"alpha = {alpha} must be 0 or more")
         self.alphabet = alphabet
-        self._children, self._pieces = _trie(tokens)
+        # The next node for each (node, character), starting at node 0, and the token that ends at each node, -1: none.
+        children, ends = dict[tuple[int, int], int](), dict[int, int]()
+        for token, characters in tokens.items():
+            node = 0
+            for character in characters:
+                node = children.setdefault((node, character), len(children) + 1)
+            ends[node] = token
+        self._children, self._pieces = Table(children), np.full(len(children) + 1, -1, np.int32)
+        self._pieces[list(ends)] = list(ends.values())
         self._weights = np.exp(np.maximum(alpha * scores, _LEAST))
 
-    def split(self, word: list[int], numbers: Numbers) -> list[int]:
+    def split(self, word: list[int], numbers: Iterator[int]) -> list[int]:
         # For each place the sum over all paths from it to the end, as mantissa and exponent.
         sums = [(0.0, 0)] * len(word) + [(1.0, 0)]
         for i in reversed(range(len(word))):
@@ -259,7 +241,7 @@ class PathSampling(Splitter):
         tokens, i = list[int](), 0
         while i < len(word):
             terms, _ = self._terms(word, i, sums)
-            drawn = (numbers.next() >> 11) * 2.0**-53 * _sum(term for _, _, term in terms)
+            drawn = (next(numbers) >> 11) * 2.0**-53 * _sum(term for _, _, term in terms)
             reached = 0.0
             for end, token, term in terms:
                 reached += term
@@ -272,21 +254,19 @@ class PathSampling(Splitter):
 
     def _terms(self, word: list[int], i: int, sums: list[tuple[float, int]]) -> tuple[list[Term], int]:
         """The terms of all tokens that begin at i, and the exponent to which the terms are relative."""
-        found = list(self._edges(word, i))
+        found: list[tuple[int, int]] = []
+        node = 0
+        for end in range(i + 1, len(word) + 1):
+            node = self._children.find(node, word[end - 1])
+            if node < 0:
+                break
+            if self._pieces[node] >= 0:
+                found.append((end, int(self._pieces[node])))
         largest = max(sums[end][1] for end, _ in found)
         return [
             (end, token, math.ldexp(float(self._weights[token]) * sums[end][0], max(-4000, sums[end][1] - largest)))
             for end, token in found
         ], largest
-
-    def _edges(self, word: list[int], i: int) -> Iterator[tuple[int, int]]:
-        node = 0
-        for end in range(i + 1, len(word) + 1):
-            node = self._children.find(node, word[end - 1])
-            if node < 0:
-                return
-            if self._pieces[node] >= 0:
-                yield end, int(self._pieces[node])
 
     def kernel(self, longest: int) -> tuple[str, list[Any]]:
         size, table = longest + 1, self._children
@@ -302,17 +282,3 @@ def _sum(terms: Iterator[float]) -> float:
     for term in terms:
         total += term
     return total
-
-
-def _trie(tokens: Mapping[int, Sequence[int]]) -> tuple[Table, NDArray[np.int32]]:
-    """The next node for each (node, character), starting at node 0, and the token that ends at each node, -1: none."""
-    children: dict[tuple[int, int], int] = {}
-    ends: dict[int, int] = {}
-    for token, characters in tokens.items():
-        node = 0
-        for character in characters:
-            node = children.setdefault((node, character), len(children) + 1)
-        ends[node] = token
-    pieces = np.full(len(children) + 1, -1, np.int32)
-    pieces[list(ends)] = list(ends.values())
-    return Table(children), pieces
