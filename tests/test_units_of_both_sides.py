@@ -14,7 +14,6 @@ from nmt.cells.base import InputGatedCell
 from nmt.cli import check, translate
 from nmt.config import load_saved
 from nmt.registry import CELLS
-from nmt.units import unit_of
 from tests.models.small_model import PAIRS
 from tests.tiny_training import before_step, nmt_train, same, training_state, write_config, write_corpus
 
@@ -77,7 +76,7 @@ def test_trained_resumed_and_translated(
         weights = [name for name in before if name.startswith(side) and name.endswith("input_weight")]
         assert weights and not any(before[name].equal(after[name]) for name in weights)
     saved = load_saved(resumed / "config.yaml").model
-    assert [unit_of(saved, side).name for side in ("encoder", "decoder")] == [encoder, decoder]
+    assert [saved.unit_of(side).name for side in ("encoder", "decoder")] == [encoder, decoder]
     assert check.main([str(resumed)]) == 0
     source, output = str(prepared / "dev.en"), tmp_path / "out"
     for options in (["--beam-size", "1"], ["--beam-size", "3"], ["--beam-size", "3", "--precision", "int8"]):

@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt.config.options import check_options, choices, complete_choices, known_options
 from nmt.config.problems import COMPONENTS, Problem
-from nmt.config.schema import AUTO, SECTIONS, Config, DataConfig, EvaluationConfig, ModelConfig, TrainingConfig
+from nmt.config.schema import AUTO, SECTIONS, SIDES, Config, DataConfig, EvaluationConfig, ModelConfig, TrainingConfig
 from nmt.errors import refused
 from nmt.registry import (
     CALLBACKS,
@@ -24,7 +24,6 @@ from nmt.registry import (
     TASKS,
     TOKENIZERS,
 )
-from nmt.units import SIDES, unit_of
 
 DEFAULT_BATCH_TOKENS = 2048
 NO_SCALE = 1.0
@@ -76,7 +75,7 @@ def _complete_sides(model: ModelConfig, *, shared: bool) -> tuple[ModelConfig, l
     complete: dict[str, Any] = {}
     for side in SIDES:
         named, given = getattr(model, f"{side}_cell"), getattr(model, f"{side}_cell_options")
-        unit = unit_of(model, side)
+        unit = model.unit_of(side)
         if named is not None or (given and unit.name in CELLS.names()):
             own = unit.options if shared else given
             options, wrong = known_options(CELLS, unit.name, own, key=f"model.{side}_cell")

@@ -9,13 +9,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from nmt.config.problems import Problem, type_problems
-from nmt.config.schema import AUTO, DecodingConfig
+from nmt.config.schema import AUTO, Choice, DecodingConfig
 from nmt.errors import ConfigError, SettingError, shown
 from nmt.light.options import OPTIONS
 from nmt.limits import LARGEST, MOST
@@ -104,13 +104,6 @@ def _beyond(value: object) -> str | None:
 
 
 Entry = str | dict[Any, Any]
-
-
-class Choice(NamedTuple):
-    """A component by its name in the registry, and the options given for it."""
-
-    name: str
-    options: Mapping[str, Any]
 
 
 def choices(entries: Iterable[Entry]) -> list[Choice]:

@@ -8,8 +8,9 @@ with another value of it. Names of components are checked against the registry a
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, ConfigDict, Field, Strict
 from pydantic.dataclasses import dataclass
@@ -44,6 +45,21 @@ Options = dict[Text, Any]
 def fixed(default: Any = dataclasses.MISSING, **kwargs: Any) -> Any:
     """A field whose change forbids resuming a run."""
     return field(default=default, metadata={"fixed": True}, **kwargs)
+
+
+Side = Literal["encoder", "decoder"]
+SIDES: tuple[Side, ...] = ("encoder", "decoder")
+
+
+class Choice(NamedTuple):
+    """A component by its name in the registry, and the options given for it."""
+
+    name: str
+    options: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        options = ", ".join(f"{name}: {value}" for name, value in self.options.items())
+        return f"{self.name} ({options})" if options else self.name
 
 
 @dataclass(config=STRICT, kw_only=True, frozen=True)
@@ -116,6 +132,24 @@ class ModelConfig:
     layer_norm_scale: PositiveFloat = fixed(0.5)
     """Initial scale of all layer norms. Below 1, sums of normalised products do not saturate the following tanh
     (Cooijmans et al., ICLR 2017), and gradients of long sentences do not grow; Zero uses 1."""
+
+    def unit_of(self, side: Side) -> Choice:
+        """The unit of one side: `cell`, if the side names none.
+
+        Options that a side does not give are those of `cell_options` where its unit is `cell`, else the unit's own
+        defaults, which are not among the options returned.
+        """
+        name = getattr(self, f"{side}_cell") or self.cell
+        given = getattr(self, f"{side}_cell_options")
+        return Choice(name, {**self.cell_options, **given} if name == self.cell else dict(given))
+
+    def describe_units(self) -> str:
+        """`lrn`, or `encoder lrn, decoder gru`; with their options where these are all that differs."""
+        encoder, decoder = self.unit_of("encoder"), self.unit_of("decoder")
+        if encoder == decoder:
+            return encoder.name
+        has_names = encoder.name != decoder.name
+        return f"encoder {encoder.name if has_names else encoder}, decoder {decoder.name if has_names else decoder}"
 
 
 @dataclass(config=STRICT, kw_only=True, frozen=True)

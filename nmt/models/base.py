@@ -18,7 +18,6 @@ from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy
 from nmt.ops.matrices.best_words import BestWords, Choice, best_of_product
 from nmt.ops.recurrence import traced
 from nmt.registry import NoOptions
-from nmt.units import describe_units
 
 if TYPE_CHECKING:
     from nmt.config.schema import ModelConfig
@@ -186,7 +185,7 @@ class Seq2Seq(nn.Module):
     @classmethod
     def outline(cls, config: ModelConfig) -> Outline:
         """Layers, width and units that the section `model` describes."""
-        return Outline(config.encoder_layers, config.decoder_layers, config.hidden_size, describe_units(config))
+        return Outline(config.encoder_layers, config.decoder_layers, config.hidden_size, config.describe_units())
 
     @classmethod
     def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Seq2Seq:

@@ -16,11 +16,10 @@ from nmt.errors import ConfigError
 from nmt.models.encoder import MakeCell
 from nmt.models.parts import LayerNorm
 from nmt.registry import CELLS, INITIALIZERS, MODELS
-from nmt.units import SIDES, Side, unit_of
 
 if TYPE_CHECKING:
     from nmt.cells import Initializer
-    from nmt.config.schema import Config, ModelConfig
+    from nmt.config.schema import Config, ModelConfig, Side
     from nmt.models.base import Seq2Seq
 
 
@@ -46,7 +45,7 @@ def cell_maker(
     `width` and `layer_norm` stand in for those of the section. The options have been checked against the unit's Options
     when the configuration was loaded.
     """
-    chosen = unit_of(config, side)
+    chosen = config.unit_of(side)
     unit = CELLS.get(chosen.name)
     hidden_size = width or (side == "encoder" and config.encoder_hidden_size) or config.hidden_size
     normalize = config.layer_norm if layer_norm is None else layer_norm
@@ -62,7 +61,7 @@ def cell_maker(
 
 def check_recurrent_dropout(config: ModelConfig) -> list[tuple[str, str]]:
     """A problem, as (key, message), for each unit without recurrent dropout that should have it."""
-    return units_without_dropout(config, {unit_of(config, side).name for side in SIDES})
+    return units_without_dropout(config, {config.unit_of("encoder").name, config.unit_of("decoder").name})
 
 
 def units_without_dropout(config: ModelConfig, names: Collection[str]) -> list[tuple[str, str]]:

@@ -32,10 +32,9 @@ from nmt.models.blocks import (
 )
 from nmt.models.build import cell_maker, check_dropouts, check_recurrent_dropout, within
 from nmt.registry import INITIALIZERS, MODELS
-from nmt.units import SIDES, describe_units, unit_of
 
 if TYPE_CHECKING:
-    from nmt.config.schema import ModelConfig
+    from nmt.config.schema import ModelConfig, Side
 
 
 Number = TypeVar("Number", int, float)
@@ -229,12 +228,12 @@ class Transformer(Seq2Seq):
     def outline(cls, config: ModelConfig) -> Outline:
         """Layers, width and what mixes the words of both sides."""
         options = TransformerOptions(**config.architecture_options)
-        mixing = {"encoder": options.encoder_mixing, "decoder": options.decoder_mixing}
-        if mixing["encoder"] == mixing["decoder"]:
-            words = describe_units(config) if options.encoder_mixing == "unit" else "self-attention"
+        mixing: dict[Side, str] = {"encoder": options.encoder_mixing, "decoder": options.decoder_mixing}
+        if options.encoder_mixing == options.decoder_mixing:
+            words = config.describe_units() if options.encoder_mixing == "unit" else "self-attention"
         else:
             words = ", ".join(
-                f"{side} {unit_of(config, side) if mixing[side] == 'unit' else 'self-attention'}" for side in SIDES
+                f"{side} {config.unit_of(side) if by == 'unit' else 'self-attention'}" for side, by in mixing.items()
             )
         return Outline(options.encoder_layers, options.decoder_layers, config.embedding_size, words)
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 from torch import Tensor
 
 from nmt.config import component_options
-from nmt.config.options import Choice
-from nmt.config.schema import Config
+from nmt.config.schema import Choice, Config
 from nmt.errors import NmtError
 from nmt.models.base import Seq2Seq
 from nmt.registry import CALLBACKS, NoOptions

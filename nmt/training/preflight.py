@@ -38,7 +38,6 @@ from nmt.training.setup import build_limits, find_initial_weights
 from nmt.training.stopping import Budget
 from nmt.training.task import MemorySample, Task, task_of
 from nmt.training.update import choose_precision
-from nmt.units import SIDES, unit_of
 
 LAYERS = 10
 """Layers of each side that are counted; a model that is too large with so many is so with more."""
@@ -234,7 +233,7 @@ def _questions(
 
 def _is_known(config: Config) -> bool:
     """Whether the model can be built; its problems are reported elsewhere."""
-    model, units = config.model, (unit_of(config.model, side) for side in SIDES)
+    model, units = config.model, [config.model.unit_of("encoder"), config.model.unit_of("decoder")]
     used: list[tuple[Registry[Any], str, Mapping[str, Any]]] = [
         (MODELS, model.architecture, model.architecture_options),
         (INITIALIZERS, model.initializer, model.initializer_options),

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.config import Config, component_options
-from nmt.config.schema import ModelConfig
+from nmt.config.schema import SIDES, ModelConfig
 from nmt.errors import ConfigError, near_miss, refused
 from nmt.files import open_regular
 from nmt.registry import CELLS
-from nmt.units import SIDES, unit_of
 from nmt.zero.weights import other_designs
 
 PARAM_JSON = "param.json"
@@ -424,7 +423,7 @@ def hyper_parameters(config: Config, *, scope: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "model_name": model.architecture,
         "scope_name": scope,
-        "cell": unit_of(model, "encoder").name,
+        "cell": model.unit_of("encoder").name,
         "hidden_size": model.hidden_size,
         "embed_size": model.embedding_size,
         "num_encoder_layer": model.encoder_layers,
@@ -451,7 +450,7 @@ def check_units(config: ModelConfig) -> None:
 
     Zero has one unit for both sides and no options; how weights start makes no difference to those that are there.
     """
-    units = [unit_of(config, side) for side in SIDES]
+    units = [config.unit_of(side) for side in SIDES]
     if units[0].name != units[1].name:
         named = f"encoder_cell {units[0].name!r}, decoder_cell {units[1].name!r}"
         raise ConfigError(f"Zero cannot compute this model: model: {named}; it has one cell")

@@ -13,7 +13,6 @@ from nmt.config import Config, dump, load_config, load_saved
 from nmt.config.load import bundled_names
 from nmt.errors import ConfigError
 from nmt.registry import CELLS
-from nmt.units import unit_of
 
 MINIMAL = {"run_dir": "runs/x", "data": {"train": "data/train"}}
 
@@ -225,8 +224,8 @@ ATR = {"activation": "state", "gates": "coupled", "recurrent_init": "uniform"}
 )  # fmt: skip
 def test_encoder_and_decoder_have_units_of_their_own(write, model, encoder, decoder):
     config = load_config(write({**MINIMAL, "model": model}))
-    assert unit_of(config.model, "encoder") == encoder
-    assert unit_of(config.model, "decoder") == decoder
+    assert config.model.unit_of("encoder") == encoder
+    assert config.model.unit_of("decoder") == decoder
     assert load_saved(write(dump(config), "saved.yaml")) == config
 
 

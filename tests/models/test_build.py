@@ -13,7 +13,6 @@ from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError
 from nmt.models import DeepNMT, RNNSearch, build_model, count_parameters, parameters_by_part
 from nmt.registry import CELLS, MODELS
-from nmt.units import describe_units
 
 PUBLISHED = {"gru": 206, "lstm": 254, "atr": 122, "sru": 170, "lrn": 143, "olrn": 164}
 
@@ -111,10 +110,10 @@ def test_encoder_and_decoder_are_built_of_their_own_units(architecture: str) -> 
 
 
 def test_the_units_in_words() -> None:
-    assert describe_units(ModelConfig(cell="atr", encoder_cell="atr")) == "atr"
-    assert describe_units(ModelConfig(cell="atr", encoder_cell="gru")) == "encoder gru, decoder atr"
+    assert ModelConfig(cell="atr", encoder_cell="atr").describe_units() == "atr"
+    assert ModelConfig(cell="atr", encoder_cell="gru").describe_units() == "encoder gru, decoder atr"
     options = ModelConfig(cell="lrn", cell_options={"tanh": False}, decoder_cell_options={"tanh": True})
-    assert describe_units(options) == "encoder lrn (tanh: False), decoder lrn (tanh: True)"
+    assert options.describe_units() == "encoder lrn (tanh: False), decoder lrn (tanh: True)"
 
 
 def test_what_does_not_fit_together_is_told_with_its_key() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.config.options import Choice
+from nmt.config.schema import Choice
 from nmt.errors import ConfigError, DataError
 from nmt.registry import CALLBACKS
 from nmt.training.callbacks import Callback, CallbackError, Callbacks, StopTraining, UpdateResult
