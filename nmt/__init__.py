@@ -6,9 +6,9 @@ this package changes nothing and imports no torch; what is used is imported then
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from nmt.lazily import members
 from nmt.light import __version__
 
 if TYPE_CHECKING:
@@ -36,35 +36,21 @@ if TYPE_CHECKING:
     from nmt.synthetic.library import backtranslate as backtranslate
     from nmt.synthetic.library import distill as distill
 
-_PLACES = {
-    "nmt.data.sentences": ("split_sentences",),
-    "nmt.errors": ("CheckpointError", "ConfigError", "DataError", "NmtError"),
-    "nmt.library.evaluation": ("Evaluation", "evaluate"),
-    "nmt.library.loading": ("load",),
-    "nmt.synthetic.library": ("SyntheticText", "backtranslate", "distill"),
-    "nmt.library.training": ("Training", "train"),
-    "nmt.library.translator": ("Translator",),
-    "nmt.library.values": ("Hypothesis", "Inspection", "PairScore", "Request", "Result", "UnitTrace"),
-    "nmt.light.binding": ("Stop",),
-    "nmt.light.errors": ("StoppedError",),
+_MODULES = {
+    "data.sentences": ("split_sentences",),
+    "errors": ("CheckpointError", "ConfigError", "DataError", "NmtError"),
+    "library.evaluation": ("Evaluation", "evaluate"),
+    "library.loading": ("load",),
+    "synthetic.library": ("SyntheticText", "backtranslate", "distill"),
+    "library.training": ("Training", "train"),
+    "library.translator": ("Translator",),
+    "library.values": ("Hypothesis", "Inspection", "PairScore", "Request", "Result", "UnitTrace"),
+    "light.binding": ("Stop",),
+    "light.errors": ("StoppedError",),
 }
-_PLACE_OF = {name: module for module, names in _PLACES.items() for name in names}
-
-_MODULES = ("layers",)
-
-__all__ = ["__version__", *_PLACE_OF]
-
-
-def __getattr__(name: str) -> Any:
-    """Import what is used for the first time."""
-    if name in _MODULES:
-        return importlib.import_module(f"nmt.{name}")
-    if name not in _PLACE_OF:
-        raise AttributeError(f"module 'nmt' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_PLACE_OF[name]), name)
-    globals()[name] = value
-    return value
+__all__ = ["__version__", *(name for names in _MODULES.values() for name in names)]
+__getattr__ = members(__name__, {**_MODULES, "layers": ()})
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PLACE_OF, *_MODULES})
+    return sorted({*globals(), *__all__, "layers"})

@@ -16,7 +16,6 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -380,6 +379,8 @@ def new_directory(beside: Path, *, prefix: str = ".writing-", mode: int = 0o777)
 @contextlib.contextmanager
 def temporary_directory(name: str) -> Iterator[Path]:
     """A directory NAME-... of this user for temporary files, deleted when the block ends. Raises OSError."""
+    import tempfile  # late, as few need it
+
     with new_directory(Path(tempfile.gettempdir(), name), prefix="", mode=0o700) as directory:
         yield directory
         shutil.rmtree(directory, ignore_errors=True)

@@ -11,11 +11,14 @@ from typing import Any
 def members(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """The `__getattr__` of `package`, whose `modules` are those that define its members.
 
-    A member may not be called like a module of the package, which takes the name when it is imported.
+    A member may not be called like a module of the package, which takes the name when it is imported, unless it is that
+    module itself, which has no names.
     """
     places = {name: module for module, names in modules.items() for name in names}
 
     def found(name: str) -> Any:
+        if name in modules and not modules[name]:
+            return importlib.import_module(f"{package}.{name}")
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(f"{package}.{places[name]}"), name)

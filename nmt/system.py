@@ -5,6 +5,7 @@ Needs the standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -45,36 +46,20 @@ def cpu_quota(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/pro
         return None
     quotas = []
     for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers == "":  # version 2
-            quotas += [_quota_v2(folder) for folder in _with_parents(root, path)]
-        elif "cpu" in controllers.split(","):
-            quotas += [_quota_v1(folder) for folder in _with_parents(root / controllers, path)]
-    return min((quota for quota in quotas if quota is not None), default=None)
-
-
-def _with_parents(root: Path, path: str) -> list[Path]:
-    """The folder of a group and those above it; inside a container the path may be one of the host's."""
-    parts = [part for part in path.split("/") if part not in ("", "..")]
-    return [root.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
-
-
-def _quota_v2(folder: Path) -> float | None:
-    try:
-        quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
-        return int(quota) / int(period)
-    except (OSError, ValueError):  # ValueError: "max"
-        return None
-
-
-def _quota_v1(folder: Path) -> float | None:
-    try:
-        quota = int((folder / "cpu.cfs_quota_us").read_text(encoding="utf-8"))
-        period = int((folder / "cpu.cfs_period_us").read_text(encoding="utf-8"))
-        return quota / period if quota > 0 else None
-    except (OSError, ValueError):
-        return None
+        controllers, _, path = line.partition(":")[2].partition(":")
+        top, files = root, ["cpu.max"]  # of version 2, in which controllers have no name
+        if "cpu" in controllers.split(","):
+            top, files = root / controllers, ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        elif controllers:
+            continue
+        # The folder of a group and those above it; inside a container the path may be one of the host's.
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for folder in (top.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)):
+            with contextlib.suppress(OSError, ValueError):  # "max" is no number
+                texts = [(folder / file).read_text(encoding="utf-8") for file in files]
+                quota, period = map(int, " ".join(texts).split())
+                quotas += [quota / period] if quota > 0 else []
+    return min(quotas, default=None)
 
 
 _USER_TIME = 11
@@ -91,18 +76,12 @@ def used_cpu_seconds(*, proc: Path = Path("/proc")) -> float:
 
     times = os.times()
     own = times.user + times.system + times.children_user + times.children_system
-    running = [_of_process(proc, child.pid) for child in multiprocessing.active_children() if child.pid is not None]
-    return own + sum(running)
-
-
-def _of_process(proc: Path, pid: int) -> float:
-    """CPU seconds of another process and of the children it has waited for; 0 where that cannot be told."""
-    try:
-        text = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-        ticks = text.rpartition(")")[2].split()[_USER_TIME : _USER_TIME + 4]
-        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError):
-        return 0.0
+    for child in multiprocessing.active_children():
+        with contextlib.suppress(OSError, ValueError):  # it has just ended, or there is no such file
+            text = (proc / str(child.pid) / "stat").read_text(encoding="utf-8", errors="replace")
+            ticks = text.rpartition(")")[2].split()[_USER_TIME : _USER_TIME + 4]
+            own += sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+    return own
 
 
 class CpuClock:

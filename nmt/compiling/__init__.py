@@ -35,27 +35,19 @@ class BuildError(Exception):
     """Why there is no library, in a few words."""
 
 
-def cache_directory() -> Path:
-    """NMT_CACHE, else nmt below XDG_CACHE_HOME, else ~/.cache/nmt."""
-    chosen = os.environ.get("NMT_CACHE")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    if base:
-        return Path(base) / "nmt"
-    try:
-        return Path.home() / ".cache" / "nmt"
-    except RuntimeError:
-        raise BuildError("there is no home directory to keep them in; set NMT_CACHE") from None
-
-
 def own_directory() -> Path:
     """The cache directory, created for this user only; if others can write to it, another directory that they cannot.
+
+    It is NMT_CACHE, else nmt below XDG_CACHE_HOME, else ~/.cache/nmt.
 
     Raises:
         BuildError: it cannot be made.
     """
-    directory = cache_directory()
+    chosen, base = os.environ.get("NMT_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    try:
+        directory = Path(chosen) if chosen else Path(base or Path.home() / ".cache") / "nmt"
+    except RuntimeError:
+        raise BuildError("there is no home directory to keep them in; set NMT_CACHE") from None
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = _open_to_others(directory)
