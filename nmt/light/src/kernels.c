@@ -71,9 +71,8 @@ const kernels *choose_kernels(const char *name) {
 }
 
 size_t linear_scratch(const tensor *w, i64 rows) {
-    const size_t K = (size_t)w->columns, n = (size_t)rows;
-    if (n > SIZE_MAX / 8 / (K + 4)) return SIZE_MAX; /* where addresses have 32 bits */
-    if (w->type == MATRIX_INT8) return n * ((K + 3) / 4 * 4 + sizeof(float)); /* int8 values and their scales */
-    if (w->type == MATRIX_BF16) return n * (K + 1) / 2 * 2 * sizeof(float);
-    return 0;
+    const size_t groups = (size_t)group_count(w), n = (size_t)rows;
+    if (n > SIZE_MAX / 8 / ((size_t)w->columns + 4)) return SIZE_MAX; /* where addresses have 32 bits */
+    if (w->type == MATRIX_INT8) return n * (groups * GROUP + sizeof(float)); /* int8 values and their scales */
+    return w->type == MATRIX_BF16 ? n * groups * 2 * sizeof(float) : 0;
 }

@@ -14,7 +14,7 @@
 
 typedef int64_t i64;
 
-enum { STRIP = 32 };
+enum { STRIP = 32, GROUP = 4 }; /* outputs of a strip; bytes of a group of neighbouring inputs of an output */
 
 typedef enum { VECTOR_F32, MATRIX_F32, MATRIX_BF16, MATRIX_INT8 } tensor_type;
 
@@ -26,6 +26,10 @@ typedef struct {
     const float *scales;  /* [rows], of int8 */
     const int32_t *sums;  /* [rows], of int8 */
 } tensor;
+
+/* Inputs in a group, and groups of an output, of which the last one is filled up. */
+static inline i64 group_size(const tensor *t) { return t->type == MATRIX_INT8 ? 4 : t->type == MATRIX_BF16 ? 2 : 1; }
+static inline i64 group_count(const tensor *t) { return (t->columns + group_size(t) - 1) / group_size(t); }
 
 typedef enum { NO_ACTIVATION, RELU, TANH, SWISH, GELU } activation;
 

@@ -147,15 +147,12 @@ static bool all_finite(const void *numbers, uint64_t size, uint64_t exponents) {
 /* Takes the bytes of a tensor from those of the data that are `left`, so that checking them all takes no longer than
    there are. Null, or what is wrong with it, behind its number. */
 static const char *read_tensor(const uint8_t *entry, span data, uint64_t *left, tensor *to) {
-    static const uint32_t group[] = {1, 1, 2, 4}, bytes[] = {4, 4, 2, 1};
     uint32_t type = u32_at(entry), rows = u32_at(entry + 4), columns = u32_at(entry + 8);
     if (type > MATRIX_INT8 || !rows || !columns || rows > INT32_MAX / 2 || columns > INT32_MAX / 2) return "";
     if ((type == VECTOR_F32 && rows != 1) || (type == MATRIX_INT8 && columns > MOST_INT8)) return "";
-    uint64_t wide = ((uint64_t)columns + group[type] - 1) / group[type] * group[type];
-    uint64_t high = type == VECTOR_F32 ? 1 : ((uint64_t)rows + STRIP - 1) / STRIP * STRIP;
     *to = (tensor){.type = (tensor_type)type, .rows = rows, .columns = columns};
-    if (high > UINT64_MAX / 8 / wide) return "";
-    uint64_t size = wide * high * bytes[type];
+    uint64_t high = type == VECTOR_F32 ? 1 : ((uint64_t)rows + STRIP - 1) / STRIP * STRIP;
+    uint64_t size = (uint64_t)group_count(to) * GROUP * high; /* no overflow, as rows and columns are below 2^30 */
     to->values = data_at(data, u64_at(entry + 16), size, 1);
     if (type == MATRIX_INT8) {
         to->scales = data_at(data, u64_at(entry + 24), rows, sizeof *to->scales);
@@ -210,13 +207,30 @@ enum { WIDEST = 1 << 24, WIDEST_ROTATED = 4096, CACHED_WORDS = 32 };
 /* What a file may ask for, in numbers for each byte of its weights: models have less than a tenth of it. */
 enum { REGISTERS_SHARE = 8, ROWS_SHARE = 64, CACHES = 16, WORK = 4 };
 
-/* What an instruction reads and writes, as widths; 0 for an operand that it must not have. */
+/* What an instruction reads and writes, as widths; 0 for an operand or a vector that it must not have. */
 typedef struct {
     uint64_t out, a, b, c;
-    bool vectors[4]; /* t0 to t3 are vectors of `lengths`, or missing where `may_miss` */
-    uint64_t lengths[4];
-    bool may_miss[4];
+    uint64_t lengths[4]; /* of the vectors t0 to t3 */
+    bool may_miss;       /* those from t1 on */
 } shape;
+
+/* The shapes of units, for a channel, and how many values the option p has; 0: it is not looked at. */
+static const struct {
+    shape of_one;
+    int options;
+} UNITS[] = {
+    [LRN - LRN] = {{.out = 1, .a = 3, .b = 1}, 2},
+    [OLRN - LRN] = {{.out = 1, .a = 4, .b = 1}, 2},
+    [SRU - LRN] = {{.out = 2, .a = 4, .b = 2, .lengths = {1, 1}}, 0},
+    [SSRU - LRN] = {{.out = 2, .a = 2, .b = 2, .lengths = {1}}, 0},
+    [MIN_GRU - LRN] = {{.out = 1, .a = 2, .b = 1, .lengths = {1, 1}}, 2},
+    [MIN_LSTM - LRN] = {{.out = 1, .a = 3, .b = 1, .lengths = {1, 1, 1}}, 2},
+    [ATR - LRN] = {{.out = 1, .a = 1, .b = 1, .c = 1, .lengths = {1}}, 9},
+    [RNN - LRN] = {{.out = 1, .a = 1, .c = 1, .lengths = {1}}, 2},
+    [GRU_RESET - LRN] = {{.out = 1, .a = 3, .b = 1, .c = 2, .lengths = {2}}, 0},
+    [GRU - LRN] = {{.out = 1, .a = 3, .b = 1, .c = 3, .lengths = {2, 1}}, 2},
+    [LSTM - LRN] = {{.out = 2, .a = 4, .b = 2, .c = 4, .lengths = {4, 1, 1, 1}, .may_miss = true}, 2},
+};
 
 typedef struct {
     model *m;
@@ -238,8 +252,6 @@ static bool fits(const model *m, place at, uint64_t width, unsigned spaces) {
     return spaces >> kind->space & 1 && at.column <= kind->width && width <= kind->width - at.column;
 }
 
-static uint32_t space_of(const model *m, place at) { return m->registers[at.number].space; }
-
 /* Whether `out` and an operand share memory without being the same place, which only elementwise instructions may
    be. */
 static bool overlaps(place out, uint64_t width, place in, uint64_t in_width, bool elementwise) {
@@ -248,59 +260,42 @@ static bool overlaps(place out, uint64_t width, place in, uint64_t in_width, boo
     return out.column < in.column + in_width && in.column < out.column + width;
 }
 
-static shape unit_shape(const instruction *i) {
-    uint64_t H = i->n;
-    switch (i->op) {
-    case LRN: return (shape){.out = H, .a = 3 * H, .b = H};
-    case OLRN: return (shape){.out = H, .a = 4 * H, .b = H};
-    case SRU: return (shape){.out = 2 * H, .a = 4 * H, .b = 2 * H, .vectors = {true, true}, .lengths = {H, H}};
-    case SSRU: return (shape){.out = 2 * H, .a = 2 * H, .b = 2 * H, .vectors = {true}, .lengths = {H}};
-    case MIN_GRU: return (shape){.out = H, .a = 2 * H, .b = H, .vectors = {true, true}, .lengths = {H, H}};
-    case MIN_LSTM:
-        return (shape){.out = H, .a = 3 * H, .b = H, .vectors = {true, true, true}, .lengths = {H, H, H}};
-    case ATR: return (shape){.out = H, .a = H, .b = H, .c = H, .vectors = {true}, .lengths = {H}};
-    case RNN: return (shape){.out = H, .a = H, .c = H, .vectors = {true}, .lengths = {H}};
-    case GRU_RESET: return (shape){.out = H, .a = 3 * H, .b = H, .c = 2 * H, .vectors = {true}, .lengths = {2 * H}};
-    case GRU:
-        return (shape){.out = H, .a = 3 * H, .b = H, .c = 3 * H, .vectors = {true, true}, .lengths = {2 * H, H}};
-    default: /* LSTM */
-        return (shape){.out = 2 * H,
-                       .a = 4 * H,
-                       .b = 2 * H,
-                       .c = 4 * H,
-                       .vectors = {true, true, true, true},
-                       .lengths = {4 * H, H, H, H},
-                       .may_miss = {false, true, true, true}};
-    }
+static bool unit_shape(const instruction *i, shape *s) {
+    const shape one = UNITS[i->op - LRN].of_one;
+    const uint64_t H = i->n;
+    *s = (shape){H * one.out, H * one.a, H * one.b, H * one.c, {0}, one.may_miss};
+    for (int k = 0; k < 4; k++) s->lengths[k] = H * one.lengths[k];
+    return !UNITS[i->op - LRN].options || (i->p >= 0 && i->p < UNITS[i->op - LRN].options);
 }
 
-static bool option_fits(const instruction *i) {
-    switch (i->op) {
-    case LRN: case OLRN: case MIN_GRU: case MIN_LSTM: case RNN: case GRU: case LSTM: return i->p == 0 || i->p == 1;
-    case ATR: return i->p >= 0 && i->p < 9;
-    default: return true;
-    }
+static bool product_shape(const where *w, const instruction *i, shape *s) {
+    const tensor *matrix = tensor_of(w->m, i->t[0]);
+    if (!is_matrix(matrix)) return false;
+    *s = (shape){.out = i->n, .lengths = {0, i->n}, .may_miss = true};
+    if (i->op == EMBED)
+        return i->n == (uint64_t)matrix->columns && !w->in_loop &&
+               (uint64_t)matrix->rows == (w->encode ? w->m->set.source_size : w->m->set.target_size);
+    s->a = (uint64_t)matrix->columns;
+    return i->n == (uint64_t)matrix->rows && i->p >= NO_ACTIVATION && i->p <= GELU;
 }
 
-/* The shape of everything but products, embeddings, loops and units. */
+/* Of everything but products, embeddings, loops and units. */
 static bool plain_shape(const where *w, const instruction *i, shape *s) {
     uint64_t n = i->n;
     bool heads = i->p > 0 && n % (uint64_t)i->p == 0;
+    *s = (shape){.out = n, .a = n};
     switch (i->op) {
-    case NORM: *s = (shape){.out = n, .a = n, .vectors = {true, true}, .lengths = {n, n}}; return i->f >= 0;
-    case RMS_NORM: *s = (shape){.out = n, .a = n, .vectors = {true}, .lengths = {n}}; return i->f >= 0;
-    case ADD: case SWIGLU: *s = (shape){.out = n, .a = n, .b = n}; return true;
-    case ADD_VECTOR: *s = (shape){.out = n, .a = n, .vectors = {true}, .lengths = {n}}; return true;
-    case COPY: case TANH_OF: case POWERS: *s = (shape){.out = n, .a = n}; return true;
-    case ROW: *s = (shape){.out = n, .a = n}; return w->encode && !w->in_loop && (i->p == 0 || i->p == 1);
-    case ROTATE: *s = (shape){.out = n, .a = n}; return heads && n / (uint64_t)i->p % 2 == 0 && !w->in_loop;
-    case POSITIONS: *s = (shape){.out = n, .a = n}; return n % 2 == 0 && i->p > 0 && !w->in_loop;
-    case ATTEND_ADDITIVE:
-        *s = (shape){.out = n, .a = n, .b = n, .c = n, .vectors = {true}, .lengths = {heads ? n / (uint64_t)i->p : 0}};
+    case NORM: case RMS_NORM: s->lengths[0] = n, s->lengths[1] = i->op == NORM ? n : 0; return i->f >= 0;
+    case ADD: case SWIGLU: s->b = n; return true;
+    case ADD_VECTOR: s->lengths[0] = n; return true;
+    case COPY: case TANH_OF: case POWERS: return true;
+    case ROW: return w->encode && !w->in_loop && (i->p == 0 || i->p == 1);
+    case ROTATE: return heads && n / (uint64_t)i->p % 2 == 0 && !w->in_loop;
+    case POSITIONS: return n % 2 == 0 && i->p > 0 && !w->in_loop;
+    case ATTEND_ADDITIVE: case ATTEND_DOT: case ATTEND_CACHE:
+        s->b = s->c = n, s->lengths[0] = heads && i->op == ATTEND_ADDITIVE ? n / (uint64_t)i->p : 0;
         return heads && !w->encode;
-    case ATTEND_DOT: *s = (shape){.out = n, .a = n, .b = n, .c = n}; return heads && !w->encode;
-    case ATTEND_SELF: *s = (shape){.out = n, .a = n, .b = n, .c = n}; return heads && w->encode && !w->in_loop;
-    case ATTEND_CACHE: *s = (shape){.out = n, .a = n, .b = n, .c = n}; return heads && !w->encode;
+    case ATTEND_SELF: s->b = s->c = n; return heads && w->encode && !w->in_loop;
     default: return false;
     }
 }
@@ -315,9 +310,8 @@ static bool vectors_fit(const model *m, const instruction *i, const shape *s) {
     for (int k = 0; k < 4; k++) {
         const tensor *t = tensor_of(m, i->t[k]);
         if (says_else(i, k)) continue;
-        if (i->t[k] == NONE && (s->may_miss[k] || !s->vectors[k])) continue;
-        if (!s->vectors[k]) return false;
-        if (!t || t->type != VECTOR_F32 || (uint64_t)t->columns != s->lengths[k]) return false;
+        if (i->t[k] == NONE && (!s->lengths[k] || (k && s->may_miss))) continue;
+        if (!s->lengths[k] || !t || t->type != VECTOR_F32 || (uint64_t)t->columns != s->lengths[k]) return false;
     }
     if (i->op == LSTM && (i->t[1] == NONE) + (i->t[2] == NONE) + (i->t[3] == NONE) != (i->t[1] == NONE ? 3 : 0))
         return false;
@@ -345,26 +339,11 @@ static bool numbers_fit(const where *w, const instruction *i) {
     return true;
 }
 
-static bool product_fits(const where *w, const instruction *i, shape *s) {
-    const tensor *matrix = tensor_of(w->m, i->t[0]);
-    if (!is_matrix(matrix)) return false;
-    if (i->op == EMBED) {
-        if (i->n != (uint64_t)matrix->columns || w->in_loop) return false;
-        if ((uint64_t)matrix->rows != (w->encode ? w->m->set.source_size : w->m->set.target_size)) return false;
-        *s = (shape){.out = i->n, .vectors = {false, true}, .lengths = {0, i->n}, .may_miss = {false, true}};
-        return true;
-    }
-    if (i->n != (uint64_t)matrix->rows) return false;
-    *s = (shape){.out = i->n, .a = (uint64_t)matrix->columns};
-    s->vectors[1] = s->may_miss[1] = true, s->lengths[1] = i->n;
-    return i->p >= NO_ACTIVATION && i->p <= GELU;
-}
-
 /* Spaces in which operands may lie, given that of out. */
 static bool spaces_fit(const where *w, const instruction *i, const shape *s) {
     const model *m = w->m;
     if (!fits(m, i->out, s->out, w->encode ? 1u << SOURCE | 1u << ONE : 1u << STEP)) return false;
-    unsigned own = 1u << space_of(m, i->out), source = 1u << SOURCE;
+    unsigned own = 1u << m->registers[i->out.number].space, source = 1u << SOURCE;
     unsigned a = own, b = own;
     if (w->encode && w->in_loop) a = b = 1u << SOURCE | 1u << ONE;
     if (i->op == ROW) {
@@ -387,29 +366,19 @@ static bool spaces_fit(const where *w, const instruction *i, const shape *s) {
 static bool check_instruction(const where *w, const instruction *i) {
     shape s = {0};
     if (!i->n || i->n > WIDEST) return false;
-    if (i->op == EMBED || i->op == LINEAR) {
-        if (!product_fits(w, i, &s)) return false;
-    } else if (i->op >= LRN && i->op <= LSTM) {
-        s = unit_shape(i);
-        if (!option_fits(i)) return false;
-    } else if (!plain_shape(w, i, &s)) {
-        return false;
-    }
-    if (!vectors_fit(w->m, i, &s) || !numbers_fit(w, i) || !spaces_fit(w, i, &s)) return false;
+    bool fine = i->op == EMBED || i->op == LINEAR ? product_shape(w, i, &s)
+                : i->op >= LRN && i->op <= LSTM   ? unit_shape(i, &s)
+                                                  : plain_shape(w, i, &s);
+    if (!fine || !vectors_fit(w->m, i, &s) || !numbers_fit(w, i) || !spaces_fit(w, i, &s)) return false;
     if (i->op == ATTEND_ADDITIVE || i->op == ATTEND_DOT) w->m->kept[i->b.number] = w->m->kept[i->c.number] = true;
     return true;
-}
-
-/* Products, or else numbers written, for one row. */
-static uint64_t work_of(const model *m, const instruction *i) {
-    return i->op == LOOP ? 0 : i->op == LINEAR ? (uint64_t)i->n * (uint64_t)m->tensors[i->t[0]].columns : i->n;
 }
 
 /* A program whose instructions together compute no more than `most` numbers for a row: a small file must not take much
    time. */
 static bool check_program(model *m, const program *code, bool encode, uint64_t most, char *problem, size_t room) {
     const char *name = encode ? "ENCO" : "STEP";
-    uint64_t work = 0;
+    uint64_t work = 0; /* products, or else numbers written, for one row */
     i64 loop_end = 0;
     for (i64 at = 0; at < code->count; at++) {
         const instruction *i = &code->code[at];
@@ -422,7 +391,8 @@ static bool check_program(model *m, const program *code, bool encode, uint64_t m
             fine = fine && check_instruction(&w, i);
         }
         if (!fine) REFUSE("inconsistent: instruction %lld of %s", (long long)at, name);
-        if ((work += work_of(m, i)) > most) REFUSE("inconsistent: %s computes too much for its weights", name);
+        if (i->op != LOOP) work += i->op == LINEAR ? (uint64_t)i->n * (uint64_t)m->tensors[i->t[0]].columns : i->n;
+        if (work > most) REFUSE("inconsistent: %s computes too much for its weights", name);
     }
     return true;
 }

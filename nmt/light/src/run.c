@@ -1,21 +1,15 @@
-/* The interpreter of the two programs. What they may do has been checked when the model was read (check.c). */
+/* The interpreter of the two programs. What they may do has been checked when the model was read (model.c). */
 
 #include "run.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-/* Cosines and sines in pairs: of `half` angles for each of the first positions, position times 10000^(-i / slowest). */
-typedef struct {
-    float *pairs;
-    i64 positions;
-} waves;
+#include "system.h"
 
 /* Words so far of one hypothesis in one cache: [room][2 n], key and value side by side. */
 typedef struct {
     float *words;
-    i64 room, used;
+    size_t room, used;
 } cached;
 
 struct runner {
@@ -23,13 +17,11 @@ struct runner {
     const kernels *k;
     i64 rows, length; /* room for so many hypotheses, and for so long a sentence */
     float **base;     /* by register, where its first row stands now */
-    size_t one_width; /* of all registers of ONE together */
-    float *source, *one, *step;
-    void *scratch;
-    float *weights, *attending; /* of attention, heads times positions: what is told, and for kernels */
-    waves turns, sinusoids; /* of ROTATE and of POSITIONS */
+    block source, one, step; /* registers that are not kept */
+    block scratch;
+    block weights, attending; /* of attention, heads times positions: what is told, and for kernels */
+    block turns, sinusoids;   /* of ROTATE and of POSITIONS, see waves_at */
     cached *caches[2]; /* [cache][row]: of this step, and of the next one */
-    size_t scratch_size, attending_size;
 };
 
 /* What an instruction is computed for. */
@@ -42,65 +34,64 @@ typedef struct {
     i64 length;                  /* of the sentence */
 } task;
 
-/* Memory of at least `size` bytes at a multiple of 64, all zeros, in place of what was there. */
-static bool renew(void **memory, size_t size) {
-    free(*memory);
-    *memory = NULL;
-    if (size > SIZE_MAX / 2) return false;
-    size = size / 64 * 64 + 128; /* kernels may load, though not use, a little beyond the end */
-    *memory = aligned_alloc(64, size);
-    if (*memory) memset(*memory, 0, size);
-    return *memory != NULL;
-}
-
-static bool times(size_t a, size_t b, size_t *product) {
-    if (b && a > SIZE_MAX / 4 / b) return false;
-    *product = a * b;
-    return true;
+/* Room for rows of so many floats, all zeros, in place of what was there; that stays if it has room for as many. False
+   where memory ends. */
+static bool renew(block *b, size_t rows, size_t width) {
+    if (width && rows > SIZE_MAX / 16 / width) return false;
+    const size_t size = rows * width * sizeof(float) / 64 * 64 + 128; /* kernels may load, though not use, what follows */
+    if (b->values && rows * width <= b->room) return true;
+    free(b->values);
+    float *values = aligned_alloc(64, size);
+    *b = (block){values, values ? rows * width : 0};
+    if (values) memset(values, 0, size);
+    return values != NULL;
 }
 
 void memory_clear(memory *m) {
     free(m->at);
-    free(m->values);
+    free(m->kept.values);
     *m = (memory){0};
 }
 
-static size_t padded(uint32_t width) { return ((size_t)width + 15) / 16 * 16; }
-
 /* Rows of a register stand so far apart that each begins at a multiple of 64 bytes. */
-static i64 stride_of(const model *m, uint32_t number) { return (i64)padded(m->registers[number].width); }
+static i64 stride_of(const model *m, i64 number) { return ((i64)m->registers[number].width + 15) / 16 * 16; }
+
+/* Lets the registers of a space that are kept, or those that are not, stand in a block, each with so many rows. */
+static bool lay_out(runner *r, uint32_t space, bool kept, i64 rows, block *to) {
+    const model *m = r->m;
+    i64 width = 0;
+    for (i64 i = 0; i < m->register_count; i++)
+        if (m->registers[i].space == space && m->kept[i] == kept) width += stride_of(m, i);
+    if (!renew(to, (size_t)rows, (size_t)width)) return false;
+    float *at = to->values;
+    for (i64 i = 0; i < m->register_count; i++)
+        if (m->registers[i].space == space && m->kept[i] == kept) r->base[i] = at, at += rows * stride_of(m, i);
+    return true;
+}
+
+/* What the products of a program need for so many rows. */
+static bool room_to_multiply(runner *r, const program *p, i64 rows) {
+    for (i64 i = 0; i < p->count; i++) {
+        const instruction *code = &p->code[i];
+        if (code->op != LINEAR) continue;
+        size_t bytes = linear_scratch(&r->m->tensors[code->t[0]], rows);
+        if (!renew(&r->scratch, bytes / sizeof(float) + 1, 1)) return false;
+    }
+    return true;
+}
 
 runner *runner_open(const model *m, const kernels *k, i64 rows) {
     runner *r = calloc(1, sizeof *r);
     if (!r) return NULL;
     r->m = m, r->k = k, r->rows = rows;
     r->base = calloc((size_t)m->register_count + 1, sizeof *r->base);
-    size_t step = 0, size;
-    for (i64 i = 0; i < m->register_count; i++) {
-        if (m->registers[i].space == ONE) r->one_width += padded(m->registers[i].width);
-        if (m->registers[i].space == STEP) step += padded(m->registers[i].width);
-    }
     for (int which = 0; which < 2; which++)
         r->caches[which] = calloc((size_t)m->set.caches * (size_t)rows + 1, sizeof(cached));
-    bool fine = r->base && r->caches[0] && r->caches[1] && times(step, (size_t)rows * sizeof(float), &size) &&
-                renew((void **)&r->step, size) && renew((void **)&r->one, r->one_width * sizeof(float));
-    for (i64 i = 0; fine && i < m->step.count; i++)
-        if (m->step.code[i].op == LINEAR) {
-            size_t needed = linear_scratch(&m->tensors[m->step.code[i].t[0]], rows);
-            if (needed > r->scratch_size) r->scratch_size = needed;
-        }
-    if (!fine || !renew(&r->scratch, r->scratch_size)) {
-        runner_close(r);
-        return NULL;
-    }
-    size_t one = 0;
-    step = 0;
-    for (i64 i = 0; i < m->register_count; i++) {
-        size_t width = padded(m->registers[i].width);
-        if (m->registers[i].space == ONE) r->base[i] = r->one + one, one += width;
-        if (m->registers[i].space == STEP) r->base[i] = r->step + step * (size_t)rows, step += width;
-    }
-    return r;
+    if (r->base && r->caches[0] && r->caches[1] && lay_out(r, STEP, false, rows, &r->step) &&
+        lay_out(r, ONE, false, 1, &r->one) && room_to_multiply(r, &m->step, rows))
+        return r;
+    runner_close(r);
+    return NULL;
 }
 
 void runner_close(runner *r) {
@@ -110,40 +101,22 @@ void runner_close(runner *r) {
         free(r->caches[which]);
     }
     free(r->base);
-    free(r->source);
-    free(r->one);
-    free(r->step);
-    free(r->scratch);
-    free(r->weights);
-    free(r->attending);
-    free(r->turns.pairs);
-    free(r->sinusoids.pairs);
+    free(r->source.values);
+    free(r->one.values);
+    free(r->step.values);
+    free(r->scratch.values);
+    free(r->weights.values);
+    free(r->attending.values);
+    free(r->turns.values);
+    free(r->sinusoids.values);
     free(r);
-}
-
-static bool room_to_attend(runner *r, size_t heads, i64 positions) {
-    size_t size;
-    if (!times(heads, (size_t)positions * sizeof(float), &size)) return false;
-    if (r->attending && size <= r->attending_size) return true;
-    r->attending_size = 0;
-    if (!renew((void **)&r->attending, size)) return false;
-    r->attending_size = size;
-    return true;
 }
 
 /* Room for a sentence: in registers of SOURCE that are not kept, and wherever products and attention need some. */
 static bool make_room(runner *r, i64 length) {
-    const model *m = r->m;
-    size_t width = 0, size, heads = 1;
+    const program *both[] = {&r->m->encode, &r->m->step};
+    size_t heads = 1;
     if (length <= r->length) return true;
-    for (i64 i = 0; i < m->register_count; i++)
-        if (m->registers[i].space == SOURCE && !m->kept[i]) width += padded(m->registers[i].width);
-    for (i64 i = 0; i < m->encode.count; i++)
-        if (m->encode.code[i].op == LINEAR) {
-            size_t needed = linear_scratch(&m->tensors[m->encode.code[i].t[0]], length);
-            if (needed > r->scratch_size) r->scratch_size = needed;
-        }
-    const program *both[] = {&m->encode, &m->step};
     for (int which = 0; which < 2; which++)
         for (i64 i = 0; i < both[which]->count; i++) {
             const instruction *code = &both[which]->code[i];
@@ -151,32 +124,19 @@ static bool make_room(runner *r, i64 length) {
                 heads = (size_t)code->p;
         }
     r->length = 0;
-    if (!times(width, (size_t)length * sizeof(float), &size) || !renew((void **)&r->source, size)) return false;
-    if (!times(heads, (size_t)length * sizeof(float), &size) || !renew((void **)&r->weights, size)) return false;
-    if (!room_to_attend(r, heads, length) || !renew(&r->scratch, r->scratch_size)) return false;
+    if (!lay_out(r, SOURCE, false, length, &r->source) || !renew(&r->weights, heads, (size_t)length) ||
+        !renew(&r->attending, heads, (size_t)length) || !room_to_multiply(r, &r->m->encode, length))
+        return false;
     r->length = length;
-    size_t at = 0;
-    for (i64 i = 0; i < m->register_count; i++)
-        if (m->registers[i].space == SOURCE && !m->kept[i])
-            r->base[i] = r->source + at * (size_t)length, at += padded(m->registers[i].width);
     return true;
 }
 
 static bool keep(runner *r, i64 length, memory *to) {
-    const model *m = r->m;
-    size_t width = 0, size;
-    for (i64 i = 0; i < m->register_count; i++) width += m->kept[i] ? padded(m->registers[i].width) : 0;
-    if (!times(width, (size_t)length * sizeof(float), &size)) return false;
-    if (!to->at && !(to->at = calloc((size_t)m->register_count + 1, sizeof *to->at))) return false;
-    if (!to->values || size > to->room) {
-        to->room = 0;
-        if (!renew((void **)&to->values, size)) return false;
-        to->room = size;
-    }
+    size_t count = (size_t)r->m->register_count;
+    if (!to->at && !(to->at = calloc(count + 1, sizeof *to->at))) return false;
+    if (!lay_out(r, SOURCE, true, length, &to->kept)) return false;
+    memcpy(to->at, r->base, count * sizeof *to->at);
     to->length = length;
-    size_t at = 0;
-    for (i64 i = 0; i < m->register_count; i++)
-        if (m->kept[i]) r->base[i] = to->at[i] = to->values + at * (size_t)length, at += padded(m->registers[i].width);
     return true;
 }
 
@@ -209,25 +169,22 @@ static void run_linear(const task *t) {
     const model *m = t->r->m;
     t->r->k->linear(&m->tensors[t->i->t[0]], at_row(t, t->i->a, 0), stride_of(m, t->i->a.number), vector_of(t, 1),
                     (activation)t->i->p, at_row(t, t->i->out, 0), stride_of(m, t->i->out.number), t->count,
-                    t->r->scratch);
+                    t->r->scratch.values);
 }
 
-/* The pairs of a position. Null where memory ends. */
-static const float *waves_at(waves *w, i64 position, i64 half, i64 slowest) {
-    if (position >= w->positions) {
+/* Cosines and sines in pairs, of `half` angles for a position: it times 10000^(-i / slowest). Null where memory ends. */
+static const float *waves_at(block *pairs, i64 position, i64 half, i64 slowest) {
+    if (position >= (i64)pairs->room / (2 * half)) {
         i64 positions = position < 32 ? 64 : 2 * position;
-        size_t size;
-        w->positions = 0;
-        if (!times((size_t)positions, 2 * (size_t)half * sizeof(float), &size) || !renew((void **)&w->pairs, size))
-            return NULL;
+        if (!renew(pairs, (size_t)positions, 2 * (size_t)half)) return NULL;
         for (i64 p = 0; p < positions; p++)
             for (i64 i = 0; i < half; i++) {
                 float rate = expf((float)i * (float)(-log(10000.0) / (double)slowest)), angle = (float)p * rate;
-                w->pairs[2 * (p * half + i)] = cosf(angle), w->pairs[2 * (p * half + i) + 1] = sinf(angle);
+                float *pair = pairs->values + 2 * (p * half + i);
+                pair[0] = cosf(angle), pair[1] = sinf(angle);
             }
-        w->positions = positions;
     }
-    return w->pairs + 2 * position * half;
+    return pairs->values + 2 * position * half;
 }
 
 static bool run_positions(const task *t) {
@@ -258,13 +215,6 @@ static bool run_rotate(const task *t) {
     return true;
 }
 
-/* Adds the mean of the weights [heads, S] over all heads of all attentions that count. */
-static void add_weights(const task *t, float *to, i64 length) {
-    float share = 1.0f / ((float)t->i->p * (float)t->r->m->set.attentions);
-    for (i64 head = 0; head < t->i->p; head++)
-        for (i64 s = 0; s < length; s++) to[s] += share * t->r->weights[head * length + s];
-}
-
 static void run_attention(const task *t) {
     const runner *r = t->r;
     const instruction *i = t->i;
@@ -274,14 +224,16 @@ static void run_attention(const task *t) {
         const float *keys = from->at[i->b.number] + i->b.column, *values = from->at[i->c.number] + i->c.column;
         const float *query = at_row(t, i->a, row);
         float *out = at_row(t, i->out, row), *told = t->words[row].attention;
-        float *weights = told && i->t[1] != NONE ? r->weights : NULL;
+        float *weights = told && i->t[1] != NONE ? r->weights.values : NULL;
         if (i->op == ATTEND_ADDITIVE)
             r->k->attend_additive(query, keys, ks, values, vs, vector_of(t, 0), i->p, i->n, from->length, out, weights,
-                                  r->attending);
+                                  r->attending.values);
         else
-            r->k->attend_dot(query, keys, ks, values, vs, i->p, i->n, from->length, out, weights,
-                                  r->attending);
-        if (weights) add_weights(t, told, from->length);
+            r->k->attend_dot(query, keys, ks, values, vs, i->p, i->n, from->length, out, weights, r->attending.values);
+        /* Told is the mean of the weights [heads, S] over all heads of all attentions that count. */
+        float share = 1.0f / ((float)i->p * (float)r->m->set.attentions);
+        for (i64 head = 0; weights && head < i->p; head++)
+            for (i64 s = 0; s < from->length; s++) told[s] += share * weights[head * from->length + s];
     }
 }
 
@@ -291,7 +243,7 @@ static void run_self_attention(const task *t) {
     const float *keys = at_row(t, i->b, 0), *values = at_row(t, i->c, 0);
     for (i64 row = 0; row < t->count; row++)
         r->k->attend_dot(at_row(t, i->a, row), keys, stride_of(r->m, i->b.number), values, stride_of(r->m, i->c.number),
-                         i->p, i->n, t->length, at_row(t, i->out, row), NULL, r->attending);
+                         i->p, i->n, t->length, at_row(t, i->out, row), NULL, r->attending.values);
 }
 
 static bool run_cache(const task *t) {
@@ -301,20 +253,15 @@ static bool run_cache(const task *t) {
     for (i64 row = 0; row < t->count; row++) {
         cached *own = &r->caches[0][(i64)i->t[0] * r->rows + row];
         i64 position = t->words[row].position;
-        if (position >= own->room) {
-            i64 more = position < 16 ? 32 : 2 * position; /* at first as many as check.c counts beside the offset */
-            size_t size;
-            if (!times((size_t)more, 2 * (size_t)n * sizeof(float), &size)) return false;
-            float *words = realloc(own->words, size);
-            if (!words) return false;
-            own->words = words, own->room = more;
-        }
-        if (!room_to_attend(r, (size_t)i->p, own->room)) return false; /* it may be longer than its source */
-        own->used = position + 1;
+        own->used = (size_t)position + 1;
+        /* At first as many as model.c counts beside the offset; there may be more than the source has. */
+        if (!grown(&own->words, 2 * (size_t)n * sizeof(float), &own->room, own->used < 32 ? 32 : own->used) ||
+            !renew(&r->attending, (size_t)i->p, own->room))
+            return false;
         memcpy(own->words + position * 2 * n, at_row(t, i->b, row), (size_t)n * sizeof(float));
         memcpy(own->words + position * 2 * n + n, at_row(t, i->c, row), (size_t)n * sizeof(float));
         r->k->attend_dot(at_row(t, i->a, row), own->words, 2 * n, own->words + n, 2 * n, i->p, n, position + 1,
-                         at_row(t, i->out, row), NULL, r->attending);
+                         at_row(t, i->out, row), NULL, r->attending.values);
     }
     return true;
 }
@@ -367,7 +314,7 @@ static bool run_one(const task *t) {
 bool runner_encode(runner *r, const int32_t *ids, i64 length, memory *to) {
     const model *m = r->m;
     if (!make_room(r, length) || !keep(r, length, to)) return false;
-    memset(r->one, 0, r->one_width * sizeof *r->one);
+    memset(r->one.values, 0, r->one.room * sizeof(float));
     task t = {.r = r, .ids = ids, .length = length};
     for (i64 at = 0; at < m->encode.count; at++) {
         const instruction *i = t.i = &m->encode.code[at];
@@ -435,8 +382,8 @@ static bool reorder_caches(runner *r, uint32_t which, const i64 *from, i64 count
         }
         const cached *like = &next[earlier];
         if (!like->words) continue;
-        if (!(next[i].words = malloc((size_t)like->room * width * sizeof(float)))) return false;
-        memcpy(next[i].words, like->words, (size_t)like->used * width * sizeof(float));
+        if (!(next[i].words = malloc(like->room * width * sizeof(float)))) return false;
+        memcpy(next[i].words, like->words, like->used * width * sizeof(float));
         next[i].room = like->room, next[i].used = like->used;
     }
     return true;

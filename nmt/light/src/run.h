@@ -5,12 +5,17 @@
 
 #include "model.h"
 
-/* What is kept of an encoded sentence. Begins as zeros. */
+/* Floats at a multiple of 64 bytes. */
 typedef struct {
-    i64 length;     /* tokens, the end symbol counted */
-    float **at;     /* by register; null where it is not kept */
     float *values;
     size_t room;
+} block;
+
+/* What is kept of an encoded sentence. Begins as zeros. */
+typedef struct {
+    i64 length; /* tokens, the end symbol counted */
+    float **at; /* by register that is kept */
+    block kept;
 } memory;
 
 void memory_clear(memory *);

@@ -42,6 +42,7 @@ typedef struct {
 } ranked;
 
 typedef struct {
+    bool busy;          /* else it has no sentence */
     i64 number;         /* of the sentence */
     i64 length, limit, steps;
     memory *memories;   /* one for each model */
@@ -85,8 +86,6 @@ void found_clear(found_list *list) {
 
 /* --- shortlists: a sentence's own words, and a table of them alone --- */
 
-enum { GROUP = 4 }; /* bytes of neighbouring inputs, whatever the type */
-
 static void chosen_clear(chosen_words *w) {
     for (int m = 0; w->values && m < w->models; m++) free(w->values[m]);
     free(w->values);
@@ -107,11 +106,9 @@ static bool open_words(chosen_words *w, const model *const *models, int count) {
     return w->marks && w->tables && w->values && w->rooms;
 }
 
-static i64 group_size(const tensor *t) { return t->type == MATRIX_INT8 ? 4 : t->type == MATRIX_BF16 ? 2 : 1; }
-
 /* Values, scales and sums of the rows `ids` of a table. */
 static bool choose_rows(chosen_words *w, int m, const tensor *from) {
-    i64 groups = (from->columns + group_size(from) - 1) / group_size(from);
+    i64 groups = group_count(from);
     size_t rows = ((size_t)w->count + STRIP - 1) / STRIP * STRIP, values = rows * (size_t)groups * GROUP,
            size = values + 8 * rows;
     if (size > w->rooms[m]) {
@@ -255,7 +252,7 @@ static double penalty_of(const searcher *s, i64 length) {
 
 /* Puts a sentence into a slot, as the row `row` of the next step. */
 static bool begin(searcher *s, slot *own, const sentence *what, i64 row) {
-    own->number = what->number, own->length = what->length, own->limit = what->length + s->set->max_length_offset;
+    own->busy = true, own->number = what->number, own->length = what->length, own->limit = what->length + s->set->max_length_offset;
     own->steps = 0, own->alive_count = 1, own->finished_count = 0, own->node_count = 0, own->attention_count = 0;
     own->alive[0] = (ranked){0.0f, -1};
     for (int m = 0; m < s->count; m++) {
@@ -269,14 +266,9 @@ static bool begin(searcher *s, slot *own, const sentence *what, i64 row) {
 
 /* --- what is found --- */
 
-static i64 tokens_before(const slot *own, int32_t at) {
-    i64 count = 0;
-    for (; at >= 0; at = own->nodes[at].parent) count++;
-    return count;
-}
-
 static bool write_down(const searcher *s, const slot *own, int32_t at, float score, bool finite, found *to) {
-    i64 count = tokens_before(own, at);
+    i64 count = 0;
+    for (int32_t token = at; token >= 0; token = own->nodes[token].parent) count++;
     size_t width = (size_t)own->length;
     bool ended = at >= 0 && own->nodes[at].token == EOS;
     *to = (found){.count = count - ended, .score = score, .ended = ended, .finite = finite};
@@ -296,28 +288,20 @@ static bool write_down(const searcher *s, const slot *own, int32_t at, float sco
 }
 
 static bool collect(const searcher *s, const slot *own, found_list *to) {
-    const ranked *best = own->finished_count ? own->finished : own->alive;
-    i64 count = own->finished_count ? own->finished_count : own->alive_count;
+    const ranked none = {-INFINITY, -1}; /* where no finite probability was left */
+    const ranked *best = own->finished_count ? own->finished : own->alive_count ? own->alive : &none;
+    i64 count = own->finished_count ? own->finished_count : own->alive_count ? own->alive_count : 1;
     double penalty = own->finished_count ? 1.0 : penalty_of(s, own->steps);
     if (count > s->set->n_best) count = s->set->n_best;
-    to->best = calloc((size_t)count + 1, sizeof *to->best);
-    if (!to->best) return false;
-    if (!count) { /* no finite probability was left */
-        to->best[0].score = -INFINITY;
-        to->count = 1;
-        to->best[0].ids = calloc(1, sizeof(int32_t));
-        to->best[0].log_probs = calloc(1, sizeof(float));
-        return to->best[0].ids && to->best[0].log_probs;
-    }
-    for (; to->count < count; to->count++) {
+    if (!(to->best = calloc((size_t)count, sizeof *to->best))) return false;
+    bool fine = true;
+    while (fine && to->count < count) {
         const ranked *one = &best[to->count];
         float score = is_greedy(s) && !s->set->scores ? NAN : (float)((double)one->value / penalty);
-        if (!write_down(s, own, one->node, score, isfinite(one->value), &to->best[to->count])) {
-            to->count++; /* what it has is freed with the list */
-            return false;
-        }
+        fine = write_down(s, own, one->node, score, isfinite(one->value), &to->best[to->count]);
+        to->count++; /* what it has is freed with the list */
     }
-    return true;
+    return fine;
 }
 
 /* --- one step of a sentence --- */
@@ -531,28 +515,28 @@ static bool step(searcher *s) {
 /* Writes down the sentences that are done and lets the next ones come in. */
 static bool change(searcher *s, next_sentence next, void *context, found_list *results) {
     i64 row = 0, kept = 0, active = 0;
-    bool *taken = calloc((size_t)s->slots, sizeof *taken), fine = taken != NULL;
+    bool fine = true;
     for (i64 i = 0; fine && i < s->active; i++) {
-        const slot *own = &s->all[s->order[i]];
+        slot *own = &s->all[s->order[i]];
         i64 alive = own->alive_count;
         if (is_done(s, own)) {
             fine = collect(s, own, &results[own->number]);
+            own->busy = false;
         } else {
             memmove(s->from + kept, s->from + row, (size_t)alive * sizeof *s->from);
-            kept += alive, taken[s->order[i]] = true, s->order[active++] = s->order[i];
+            kept += alive, s->order[active++] = s->order[i];
         }
         row += alive;
     }
     for (int m = 0; fine && m < s->count; m++) fine = runner_reorder(s->runners[m], s->from, kept);
     for (i64 i = 0; fine && i < s->slots; i++) {
-        if (taken[i]) continue;
+        if (s->all[i].busy) continue;
         const sentence *what = next(context);
         if (!what) break;
         fine = begin(s, &s->all[i], what, kept++);
         s->order[active++] = i;
     }
     s->active = active;
-    free(taken);
     return fine;
 }
 
