@@ -112,7 +112,7 @@ def test_a_row_without_a_real_step_keeps_its_state_to_the_bit() -> None:
 def test_parts_of_a_packed_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """cuDNN refuses states that are not contiguous."""
     run, seen = module._run, []
-    monkeypatch.setattr(module, "_run", lambda x, first, weights: (seen.extend(first), run(x, first, weights))[1])
+    monkeypatch.setattr(module, "_run", lambda x, first, *rest: (seen.extend(first), run(x, first, *rest))[1])
     h, c = randn(BATCH, 2 * HIDDEN, device=DEVICE).chunk(2, -1)
     tensors = [*inputs()[:4], h, c]
     for found, right in zip(*(f(None, reverse=True)(*tensors) for f in (fused, by_steps)), strict=True):
@@ -172,7 +172,7 @@ def test_gpus_for_which_torch_does_not_ask_for_it(change: dict[str, Any], gpu: S
 @pytest.mark.parametrize("mask", ["none", "holes"])
 def test_sentences_and_widths_are_those_of_the_persistent_form(mask: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run, seen = module._run, []
-    monkeypatch.setattr(module, "_run", lambda x, first, weights: (seen.append(x.shape), run(x, first, weights))[1])
+    monkeypatch.setattr(module, "_run", lambda x, *rest: (seen.append(x.shape), run(x, *rest))[1])
     fused(make_mask(mask, BATCH, LENGTH, DEVICE), reverse=False)(*inputs())
     assert seen == [(8, LENGTH, 128)]
 
