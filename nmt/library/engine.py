@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final
 
 import torch
@@ -25,13 +24,13 @@ from nmt.library import translator as library
 from nmt.library.values import (
     OWN,
     START,
-    Hypothesis,
     Inspection,
     PairScore,
     Request,
     Result,
     UnitTrace,
     chosen_details,
+    with_arrays,
 )
 from nmt.light.binding import Stop
 from nmt.light.options import as_keys
@@ -172,7 +171,7 @@ class Engine(library.Translator):
             details = chosen_details(options) if "details" in options else ()
             found = [one.result(self._longest) for one in translator.translate_window(lines, details=details)]
             if "attention" in details or "heads" in details:
-                found = [replace(result, n_best=[*map(_with_arrays, result.n_best)]) for result in found]
+                return [*map(with_arrays, found)]
             return found
 
     def _hypotheses(self, options: dict[str, Any]) -> int:
@@ -296,15 +295,3 @@ def _kernels(device: torch.device, chosen: Selection) -> tuple[str, str]:
         return f"those checked on {device}", ""
     problem = native.problem() if chosen.choice == "auto" else f"the configuration says kernels: {chosen.choice}"
     return ("C kernels for this processor", "") if problem is None else ("none: PyTorch code", problem)
-
-
-def _with_arrays(found: Hypothesis) -> Hypothesis:
-    """The same with attention as NumPy arrays."""
-    parts, heads = found.attention_of_parts, found.heads_of_parts
-    return replace(
-        found,
-        attention_of_parts=None if parts is None else tuple(map(array, parts or (torch.zeros(0, 0),))),
-        heads_of_parts=None
-        if heads is None
-        else tuple({name: array(own) for name, own in part.items()} for part in heads),
-    )

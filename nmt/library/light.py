@@ -14,7 +14,7 @@ from typing import Any, Final
 from nmt.errors import ConfigError, SettingError, near_miss, refused, shown
 from nmt.interop.engine.opened import longest_of, open_engine, text_of
 from nmt.library.translator import Translator, key_of
-from nmt.library.values import WISHES, Inspection, PairScore, Request, Result, chosen_details
+from nmt.library.values import WISHES, Inspection, PairScore, Request, Result, chosen_details, with_arrays
 from nmt.light import collected as _collected  # noqa: F401  (a fork during its import would block it in the child)
 from nmt.light.binding import Stop
 from nmt.light.cards import cards_of
@@ -174,7 +174,7 @@ class EngineFiles(Translator):
 
     def _results(self, lines: Sequence[str | Request], options: dict[str, Any], stop: Stop | None) -> list[Result]:
         found = self.lines([self._text(line) for line in lines], self._own(options), stop=stop)
-        return [_with_array(result) for result in found]
+        return [*map(with_arrays, found)] if "details" in options else found
 
     def _hypotheses(self, options: dict[str, Any]) -> int:
         return self._translator.beam_size(**self._own(options)) or 1
@@ -213,21 +213,3 @@ class EngineFiles(Translator):
             if getattr(line, name):
                 raise ConfigError(f"{name}: {lacking(self.file)}")
         return line.text
-
-
-def _with_array(result: Result) -> Result:
-    """The same with attention as NumPy arrays [T, S], as `nmt.load` promises."""
-    if result.n_best[0].attention_of_parts is None:
-        return result
-    import numpy as np
-
-    def array(rows: list[list[float]]) -> Any:
-        return np.array(rows, dtype=np.float32).reshape(len(rows), len(rows[0]) if rows else 0)
-
-    return replace(
-        result,
-        n_best=[
-            replace(found, attention_of_parts=tuple(map(array, found.attention_of_parts or ([],))))
-            for found in result.n_best
-        ],
-    )

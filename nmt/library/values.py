@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from nmt.errors import ConfigError, refused, shown
@@ -120,6 +120,27 @@ def chosen_details(options: Mapping[str, Any]) -> Details:
         raise ConfigError(refused("details", found, ", ".join(DETAILS), problem="is not a list of words"))
     check_details(tuple(found))
     return tuple(found)
+
+
+def with_arrays(result: Result) -> Result:
+    """The same with all attention as NumPy arrays in fp32, from tensors or lists."""
+    import numpy as np
+
+    def array(part: Any) -> Any:
+        found = np.array(part, dtype=np.float32) if isinstance(part, list) else part.float().cpu().numpy()
+        return found if found.ndim > 1 else found.reshape(len(found), 0)
+
+    def own(found: Hypothesis) -> Hypothesis:
+        parts, heads = found.attention_of_parts, found.heads_of_parts
+        return replace(
+            found,
+            attention_of_parts=None if parts is None else tuple(map(array, parts or ([],))),
+            heads_of_parts=None
+            if heads is None
+            else tuple({name: array(value) for name, value in part.items()} for part in heads),
+        )
+
+    return replace(result, n_best=[*map(own, result.n_best)])
 
 
 START: Final = "<bos>"

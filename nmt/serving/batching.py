@@ -175,21 +175,17 @@ class Batcher:
             lane.has_come.clear()
             if not lane.jobs:
                 await lane.has_come.wait()
-            await self._gather(lane)
+            while lane.jobs:  # wait for more of the kind of the oldest job, unless it has waited long enough
+                first = lane.jobs[0]
+                left = first.arrived + lane.max_wait - time.monotonic()
+                if left <= 0 or sum(job.waiting for job in lane.jobs if job.kind == first.kind) >= self._batch_size:
+                    break
+                lane.has_come.clear()
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(lane.has_come.wait(), left)
             batch = self._batch(lane)
             if batch:
                 await self._answer(lane, batch)
-
-    async def _gather(self, lane: _Lane) -> None:
-        """Wait for more of the kind of the oldest job, unless it has waited long enough."""
-        while lane.jobs:
-            first = lane.jobs[0]
-            left = first.arrived + lane.max_wait - time.monotonic()
-            if left <= 0 or sum(job.waiting for job in lane.jobs if job.kind == first.kind) >= self._batch_size:
-                return
-            lane.has_come.clear()
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(lane.has_come.wait(), left)
 
     def _batch(self, lane: _Lane) -> list[Share]:
         """The next sentences to compute: from the oldest job and jobs of the same kind, each with its share."""

@@ -76,8 +76,8 @@ class Connections:
         self._listening = listening
         self._most = most_connections(settings.max_connections)
         self._proxies = [ipaddress.ip_network(address) for address in settings.trusted_proxies]
-        self._all: set[Connection] = set()
-        self._refused: set[Connection] = set()
+        self.all: set[Connection] = set()
+        self.refused: set[Connection] = set()
         """Above the limit; they end when they have read that."""
         self._connecting = 0
         """Connections that are accepted, and about to be in `_all`."""
@@ -89,8 +89,12 @@ class Connections:
     def open(self) -> None:
         """Accept connections."""
         self._listening.setblocking(False)
-        self.loop.add_reader(self._listening, self._accept)
+        self._listen()
         self._sweep()
+
+    def _listen(self) -> None:
+        if not self.is_closing:
+            self.loop.add_reader(self._listening, self._accept)
 
     def stop(self) -> None:
         """Close each connection after its next answer; what the application answers is its own affair."""
@@ -115,7 +119,7 @@ class Connections:
         for connection in list(self._waiting):
             connection.leave()
         soon = min(until, self.loop.time() + LAST_WORDS)
-        while (left := self._all | self._refused) and self.loop.time() < until:
+        while (left := self.all | self.refused) and self.loop.time() < until:
             if self.loop.time() >= soon and all(connection.is_silent for connection in left):
                 break
             await asyncio.sleep(0.01)
@@ -123,11 +127,6 @@ class Connections:
             connection.abort()
         self._sweeper.cancel()
         await asyncio.sleep(0)  # in which transports close their sockets
-
-    def made(self, connection: Connection) -> None:
-        """There is a new connection."""
-        (self._refused if connection.is_refused else self._all).add(connection)
-        self.waits(connection)
 
     def waits(self, connection: Connection) -> None:
         """From now on a connection waits for its client."""
@@ -140,25 +139,23 @@ class Connections:
 
     def lost(self, connection: Connection) -> None:
         """A connection is no more."""
-        self._all.discard(connection)
-        self._refused.discard(connection)
+        self.all.discard(connection)
+        self.refused.discard(connection)
         self._waiting.pop(connection, None)
 
     def client_of(self, peer: tuple[str, int], headers: Sequence[tuple[bytes, bytes]]) -> tuple[str, int]:
         """The client of a request: its peer or, behind proxies that are trusted, whom the last of them has named."""
-        if self._proxies:
-            named = [part for name, value in headers if name == b"x-forwarded-for" for part in value.split(b",")]
-            while named and self._is_proxy(peer[0]):
-                try:
-                    peer = (str(ipaddress.ip_address(named.pop().decode("latin-1").strip())), 0)
-                except ValueError:
-                    break
+        named = [part for name, value in headers if name == b"x-forwarded-for" for part in value.split(b",")]
+        while named and self._proxies:
+            address = ipaddress.ip_address(peer[0].partition("%")[0])
+            address = getattr(address, "ipv4_mapped", None) or address
+            if not any(address in network for network in self._proxies):
+                break
+            try:
+                peer = (str(ipaddress.ip_address(named.pop().decode("latin-1").strip())), 0)
+            except ValueError:
+                break
         return peer
-
-    def _is_proxy(self, host: str) -> bool:
-        address = ipaddress.ip_address(host.partition("%")[0])
-        address = getattr(address, "ipv4_mapped", None) or address
-        return any(address in network for network in self._proxies)
 
     def _accept(self) -> bool:
         """Accept some of the connections that have come; whether there may be more."""
@@ -176,23 +173,19 @@ class Connections:
                 self._make_room()
                 if not self.is_closing:
                     self.loop.remove_reader(self._listening)
-                    self.loop.call_later(RETRY, self._accept_again)
+                    self.loop.call_later(RETRY, self._listen)
                 return False
             self._admit(client)
         return True
 
-    def _accept_again(self) -> None:
-        if not self.is_closing:
-            self.loop.add_reader(self._listening, self._accept)
-
     def _admit(self, client: socket.socket) -> None:
         client.setblocking(False)
-        opened = len(self._all) + self._connecting
+        opened = len(self.all) + self._connecting
         is_full = opened >= self._most
         if is_full:
             self._warn("most", f"{self._most:,} connections are open, which --max-connections allows; some are refused")
         is_refused = is_full and not self._make_room()
-        if is_refused and len(self._refused) >= REFUSED_AT_ONCE:
+        if is_refused and len(self.refused) >= REFUSED_AT_ONCE:
             with client, contextlib.suppress(OSError):
                 client.send(_refusal(503, _FULL, SOON))
             return
@@ -267,7 +260,8 @@ class Connection(asyncio.Protocol):
         self.transport = transport
         self._peer = (transport.get_extra_info("peername") or ("-", 0))[:2]
         self._server = (transport.get_extra_info("sockname") or ("-", 0))[:2]
-        self.of.made(self)
+        (self.of.refused if self.is_refused else self.of.all).add(self)
+        self.of.waits(self)
         if self.is_refused or self.of.is_closing:
             self.leave(_FULL if self.is_refused else DRAINING)
 

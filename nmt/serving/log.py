@@ -93,6 +93,11 @@ class _Printed(io.TextIOBase):
 def logged(*, as_json: bool, is_quiet: bool) -> Iterator[None]:
     """Until the end of the `with` block, write warnings of all packages, and the log of the server, to standard error,
     and what else is printed there in the same form."""
+
+    def log_exception(raised: Any) -> None:
+        """What a thread ends by, and what Python cannot raise where it happens."""
+        logging.getLogger("nmt.serving.errors").error("an error that nothing handles", exc_info=raised.exc_value)
+
     stream, hooks, lines = sys.stderr, (threading.excepthook, sys.unraisablehook), Lines(as_json=as_json)
     handler = logging.StreamHandler(stream)
     handler.setFormatter(lines)
@@ -100,15 +105,10 @@ def logged(*, as_json: bool, is_quiet: bool) -> Iterator[None]:
     logging.captureWarnings(True)
     logging.getLogger("nmt.serving.status").setLevel(logging.INFO)
     logging.getLogger("nmt.serving.access").setLevel(logging.WARNING if is_quiet else logging.INFO)
-    threading.excepthook = sys.unraisablehook = _log_exception
+    threading.excepthook = sys.unraisablehook = log_exception
     sys.stderr = _Printed(stream, lines, as_json=as_json)
     try:
         yield
     finally:
         sys.stderr, (threading.excepthook, sys.unraisablehook) = stream, hooks
         logging.captureWarnings(False)
-
-
-def _log_exception(raised: Any) -> None:
-    """What a thread ends by, and what Python cannot raise where it happens."""
-    logging.getLogger("nmt.serving.errors").error("an error that nothing handles", exc_info=raised.exc_value)

@@ -32,32 +32,21 @@ class Metrics:
 
     def __init__(self) -> None:
         disable_created_metrics()  # a creation time for each count, which few programs read
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
+        registry = self._registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
         build = {"version": __version__, "python": platform.python_version()}
-        Gauge("nmt_build_info", "What serves; always 1", [*build], registry=self._registry).labels(**build).set(1)
-        self._model = Gauge(
-            "nmt_model_info", "What is served, once it is loaded; always 1", MODEL, registry=self._registry
-        )
-        self._requests = Counter(
-            "nmt_requests",
-            "Requests to translate, by HTTP status; 499: the client went away",
-            ["status"],
-            registry=self._registry,
-        )
+        Gauge("nmt_build_info", "What serves; always 1", [*build], registry=registry).labels(**build).set(1)
+        self._model = Gauge("nmt_model_info", "What is served, once it is loaded; always 1", MODEL, registry=registry)
+        meaning = "Requests to translate, by HTTP status; 499: the client went away"
+        self._requests = Counter("nmt_requests", meaning, ["status"], registry=registry)
         self._of_status: dict[int, Counter] = {}
-        self._latency = Histogram(
-            "nmt_request_seconds",
-            "Seconds from the arrival of a request to translate to its answer, errors included",
-            buckets=_SECONDS,
-            registry=self._registry,
-        )
-        self._sentences = Counter("nmt_sentences", "Sentences translated", registry=self._registry)
-        self._batches = Histogram(
-            "nmt_batch_sentences", "Sentences translated together", buckets=_SIZES, registry=self._registry
-        )
-        self._computing = Counter("nmt_computing_seconds", "Seconds of translating", registry=self._registry)
-        self.queue = Gauge("nmt_queue_sentences", "Sentences that wait to be translated", registry=self._registry)
+        meaning = "Seconds from the arrival of a request to translate to its answer, errors included"
+        self._latency = Histogram("nmt_request_seconds", meaning, buckets=_SECONDS, registry=registry)
+        self._sentences = Counter("nmt_sentences", "Sentences translated", registry=registry)
+        meaning = "Sentences translated together"
+        self._batches = Histogram("nmt_batch_sentences", meaning, buckets=_SIZES, registry=registry)
+        self._computing = Counter("nmt_computing_seconds", "Seconds of translating", registry=registry)
+        self.queue = Gauge("nmt_queue_sentences", "Sentences that wait to be translated", registry=registry)
 
     def serves(self, facts: Mapping[str, object]) -> None:
         """State the model that translates from now on: values of the labels MODEL, and others."""

@@ -198,19 +198,13 @@ def _check_text(wanted: Any, settings: Settings) -> None:
     for name, value in parts.items():
         for place, part in enumerate([value] if isinstance(value, str) else value):
             characters += len(part)
-            if not _is_text(part):
+            try:
+                part.encode("utf-8")
+            except UnicodeEncodeError:
                 where = name if isinstance(value, str) else f"{name}[{place}]"
                 _refuse(f"{where}: holds half of a surrogate pair, which is not text", "Unicode text")
     if characters > settings.max_characters:
         _refuse(f"text: {characters:,} characters are too many", f"{settings.max_characters:,}")
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _json(body: bytes) -> Any:
@@ -258,7 +252,8 @@ def _worded(error: ValidationError, body: dict[str, Any]) -> str:
     """One mistake: the key, what was wrong, what is allowed."""
     found = error.errors(include_url=False)
     name = str(found[0]["loc"][0])
-    allowed = _allowed(name)
+    extra = TranslateRequest.model_fields[name].json_schema_extra
+    allowed = extra["x-allowed"] if isinstance(extra, dict) else ""
     if found[0]["type"] == "missing":
         return f"{name}: missing. Allowed: {allowed}."
     value, where = body[name], name
@@ -277,11 +272,6 @@ def _shown(value: object) -> str:
         if len(text) > LONGEST_VALUE and isinstance(value, list | dict):
             return f"{text[:LONGEST_VALUE]} ..."
     return shortened(text)
-
-
-def _allowed(name: str) -> str:
-    extra = TranslateRequest.model_fields[name].json_schema_extra
-    return str(extra["x-allowed"]) if isinstance(extra, dict) else ""
 
 
 def _refuse(problem: str, allowed: str = "a JSON object with the key text") -> NoReturn:

@@ -127,7 +127,13 @@ class Service:
                 translator, defaults = await asyncio.to_thread(_warm, self._load)
                 try:
                     self._check_ready()
-                    _check_languages(old.translator, translator)
+                    before, after = ((one.source_language, one.target_language) for one in (old.translator, translator))
+                    if before != after:  # clients have been told the languages
+                        raise RefusedError(
+                            422,
+                            f"the model translates from {after[0]} to {after[1]}. Allowed: from {before[0]} to "
+                            f"{before[1]}, as before; for other languages start another server.",
+                        )
                 except RefusedError:
                     await asyncio.to_thread(translator.close)
                     raise
@@ -137,15 +143,16 @@ class Service:
                 raise RefusedError(status, f"not reloaded: {why}") from None
             self.start(translator, defaults)
             _log.info("reloaded; new requests go to the new model")
-            task = asyncio.create_task(self._retire(old))
+
+            async def retire() -> None:
+                await old.batcher.idle()
+                self._models.remove(old)
+                old.batcher.close()
+                await asyncio.to_thread(old.translator.close)
+
+            task = asyncio.create_task(retire())
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
-
-    async def _retire(self, model: _Model) -> None:
-        await model.batcher.idle()
-        self._models.remove(model)
-        model.batcher.close()
-        await asyncio.to_thread(model.translator.close)
 
     async def drain(self) -> None:
         """Accept nothing more, and wait until all that has been accepted is answered."""
@@ -223,17 +230,6 @@ def _why(error: Exception) -> tuple[int, str]:
     if isinstance(error, NmtError):
         return 422, printable(" ".join(str(error).split("\n")))
     return 500, f"internal error: {type(error).__name__}"
-
-
-def _check_languages(old: Translator, new: Translator) -> None:
-    """Clients have been told the languages."""
-    before, after = ((one.source_language, one.target_language) for one in (old, new))
-    if before != after:
-        raise RefusedError(
-            422,
-            f"the model translates from {after[0]} to {after[1]}. Allowed: from {before[0]} to {before[1]}, as before; "
-            f"for other languages start another server.",
-        )
 
 
 def _compute(translator: Translator, sentences: Sequence[Request], options: Mapping[str, Any], stop: Stop) -> list[str]:
