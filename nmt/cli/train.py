@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _train(arguments: argparse.Namespace, *, started: float, cpu: CpuClock, world: World) -> int:
     """The command in one of the processes that run it together, usually one."""
     from nmt.config import dump
-    from nmt.library.training_config import training_config
+    from nmt.library.training import training_config
     from nmt.training.setup import build_limits
     from nmt.training.stopping import Budget
 

@@ -112,32 +112,22 @@ def load(
         ConfigError: an argument, or a saved configuration, cannot be used.
         CheckpointError: a model cannot be loaded, or does not fit the first one of the ensemble.
     """
-    arguments: dict[str, Any] = {
-        "paths": _paths(path),
-        "device": _one_of("device", device, _DEVICE.fullmatch(str(device)), "auto, cpu, cuda, or cuda:N"),
-        "precision": _one_of("precision", precision, precision in PRECISIONS, ", ".join(PRECISIONS)),
-        "checkpoint": checkpoint,
-        "plugins": [path_of(plugin, "plugins") for plugin in several(plugins)],
-    }
+    if not several(path):
+        raise ConfigError("path: no model is given")
+    paths = [path_of(item, "path") for item in several(path)]
+    if not _DEVICE.fullmatch(str(device)):
+        raise ConfigError(refused("device", device, "auto, cpu, cuda, or cuda:N"))
+    if precision not in PRECISIONS:
+        raise ConfigError(refused("precision", precision, ", ".join(PRECISIONS)))
+    arguments: dict[str, Any] = {"device": device, "precision": precision, "checkpoint": checkpoint}
+    arguments["plugins"] = [path_of(plugin, "plugins") for plugin in several(plugins)]
     if worker is not None:
         say_once(_log, "worker: has no effect any more, because every model computes in the process that loads it")
-    if are_engine_files(arguments["paths"]):
+    if are_engine_files(paths):
         from nmt.library.light import EngineFiles
 
-        return EngineFiles(**arguments)
+        return EngineFiles(paths, **arguments)
     prepare_search(device)
     from nmt.library.engine import Engine
 
-    return Engine(**arguments)
-
-
-def _paths(path: object) -> list[str]:
-    if not several(path):
-        raise ConfigError("path: no model is given")
-    return [path_of(item, "path") for item in several(path)]
-
-
-def _one_of(name: str, value: str, is_known: object, allowed: str) -> str:
-    if not is_known:
-        raise ConfigError(refused(name, value, allowed))
-    return value
+    return Engine(paths, **arguments)

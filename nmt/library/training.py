@@ -7,18 +7,23 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.errors import ConfigError, refused, shown
+from nmt.errors import ConfigError, DataError, refused, shown
 from nmt.library.loading import before_torch, path_of, several
 from nmt.limits import MOST_MINUTES
 from nmt.system import CpuClock
 
 if TYPE_CHECKING:
-    from nmt.training.stopping import Ending
+    import torch
+
+    from nmt.config import Config
+    from nmt.config.load import Check
+    from nmt.config.problems import Problem
+    from nmt.training.stopping import Budget, Ending
 
 logger = logging.getLogger("nmt.train")
 
@@ -99,7 +104,6 @@ def train(
     from nmt.training.distributed import connected
 
     with connected(device) as world, selected(selection().choice, verified=selection().verified):
-        from nmt.library.training_config import training_config
         from nmt.training.run import run_training
         from nmt.training.setup import build_limits
         from nmt.training.stopping import Budget
@@ -132,7 +136,9 @@ def outcome(run: Path, ending: Ending) -> Training:
     step = max((event.get("step") or 0 for event in events), default=0)
     best, best_step = run_layout.read_best(run), run_layout.best_step(run)
     scores = {} if best is None else {row.step: row.score for row in best.steps}
-    validations = [event for event in events if event["event"] == "validation"]
+    of_kind: dict[str, list[dict[str, Any]]] = {"validation": [], "test": []}
+    for event in events:
+        of_kind.get(event["event"], []).append({key: value for key, value in event.items() if key != "event"})
     return Training(
         run,
         ending.reason,
@@ -142,13 +148,9 @@ def outcome(run: Path, ending: Ending) -> Training:
         best_step,
         best.metric if best is not None and best.steps else None,
         None if best_step is None else scores.get(best_step),
-        _without_kind(validations[-1]) if validations else None,
-        [_without_kind(event) for event in events if event["event"] == "test"],
+        of_kind["validation"][-1] if of_kind["validation"] else None,
+        of_kind["test"],
     )
-
-
-def _without_kind(event: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in event.items() if key != "event"}
 
 
 def plain(value: Any) -> Any:
@@ -170,3 +172,55 @@ def _as_texts(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
         return [f"{key}={json.dumps(plain(value), allow_nan=False)}" for key, value in overrides.items()]
     except (TypeError, ValueError) as error:
         raise ConfigError(f"overrides: {error}") from None
+
+
+def training_config(
+    path: str | Path | Mapping[str, Any],
+    overrides: Sequence[str],
+    *,
+    plugins: Sequence[str],
+    device: torch.device,
+    budget: Budget,
+    overwrite: bool,
+    warn: Callable[[str], None],
+    dry: bool = False,
+    only_shown: bool = False,
+) -> Config:
+    """Like `load_config`, with checks against this machine; a resumed run may lack text that it no longer needs.
+
+    `budget`: how long training may take; `overwrite`: no run is resumed; `dry`: nothing is trained, so text may be
+    missing; `only_shown`: the machine does not matter.
+
+    Raises:
+        ConfigError: all mistakes, one per line.
+        DataError: the only mistakes are missing files.
+    """
+
+    from nmt.config import load_config
+    from nmt.training import preflight
+
+    def load(*checks: Check) -> Config:
+        # Plugins are named in the saved configuration, so that loading the model can say what is missing.
+        return load_config(path, overrides, plugins=plugins, checks=checks, is_begun=goes_on, warn=warn)
+
+    def goes_on(config: Config) -> bool:
+        return not overwrite and preflight.is_begun(config)
+
+    def possible(config: Config) -> list[Problem]:
+        return preflight.cannot_begin(config, device=device, budget=budget, dry=dry, resumes=goes_on(config))
+
+    def kept(config: Config) -> Config:
+        return preflight.as_begun(config, warn=warn) if goes_on(config) else config
+
+    if only_shown:
+        return load()
+    replaced: list[Check] = [preflight.in_replaced_run] if overwrite else []
+    try:
+        return kept(load(possible, preflight.without_files, *replaced))
+    except DataError:  # the only problem is missing files
+        config = load(possible, *replaced)
+        if not (dry or goes_on(config)):
+            raise
+        # A dry run says something without texts, too; a run that resumes needs neither these nor a new tokenizer.
+        needed = preflight.without_shortlist if goes_on(config) else preflight.without_models
+        return kept(load(possible, needed) if needed(config) else config)

@@ -124,6 +124,8 @@ def chosen_details(options: Mapping[str, Any]) -> Details:
 
 def with_arrays(result: Result) -> Result:
     """The same with all attention as NumPy arrays in fp32, from tensors or lists."""
+    if result.best.attention_of_parts is None and result.best.heads_of_parts is None:
+        return result
     import numpy as np
 
     def array(part: Any) -> Any:

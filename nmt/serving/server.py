@@ -65,7 +65,8 @@ async def _serve(load: Load, settings: Settings, *, models: Sequence[str], liste
         connections.open()
         try:
             await service.open(opened)
-            _log.info("serving %s on %s", ", ".join(models), _address(listening))
+            host, port = listening.getsockname()[:2]
+            _log.info("serving %s on http://%s:%s", ", ".join(models), f"[{host}]" if ":" in host else host, port)
             reloading = asyncio.create_task(end.reload_when_told())
             await end.wait()
             reloading.cancel()
@@ -178,8 +179,3 @@ def _listen(host: str, port: int) -> socket.socket:
     # asyncio sets it only on sockets that it has created.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
-
-
-def _address(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
