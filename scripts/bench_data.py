@@ -37,7 +37,7 @@ from nmt.cli.arguments import natural, positive, share
 from nmt.cli.common import execute, make_parser
 from nmt.config import load_config
 from nmt.data import Corpus, SentencePieceTokenizer
-from nmt.data.encoding import Encoder, LengthRule, encode
+from nmt.data.corpus import Encoder, LengthRule, encode
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.data.text import FilePair, read_lines, sample_lines
 from nmt.data.text_facts import read_facts

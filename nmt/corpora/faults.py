@@ -16,8 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from nmt.data.corpus import SIDES, CorpusReport
-from nmt.data.encoding import shown_change
+from nmt.data.corpus import SIDES, CorpusReport, shown_change
 from nmt.data.matching import MARKS, canonical, folded
 from nmt.data.text import FilePair, Undecodable, check_hides_no_packed, find_file, nothing_in, read_pairs
 from nmt.data.work import progress

@@ -14,9 +14,8 @@ from typing import Any
 from nmt.config import component_options
 from nmt.config.located import path_options
 from nmt.config.schema import Config, DataConfig
-from nmt.data.corpus import Corpus, corpus_folder, new_folder
+from nmt.data.corpus import Corpus, Encoder, LengthRule, Tags, corpus_folder, encoded_corpus, new_folder
 from nmt.data.demo import write_corpus
-from nmt.data.encoding import Encoder, LengthRule, Tags, encoded_corpus
 from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
 from nmt.data.text import FilePair, ParallelText, as_list, find_pairs, missing_pairs, read_lines, read_parallel
 from nmt.data.text_facts import KnownFiles, ValidationFacts, validation_facts

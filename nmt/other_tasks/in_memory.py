@@ -16,8 +16,8 @@ from nmt.data.corpus import Rows
 from nmt.data.sampler import HasLengths
 from nmt.data.text import named_files
 from nmt.data.text_facts import ValidationFacts, facts_of_files
-from nmt.data.vectors import Vectors, read_vectors
 from nmt.errors import ConfigError, missing
+from nmt.other_tasks.vectors import Vectors, read_vectors
 from nmt.training.distributed import Share, World
 from nmt.training.task import Task
 

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.data import EOS, PAD, Corpus, CorpusReport, batch_lines, collate, pad, restore_order
-from nmt.data.corpus import FlatSentences
-from nmt.data.encoding import CorpusWriter
+from nmt.data.corpus import CorpusWriter, FlatSentences
 
 
 def test_collate_pads_on_the_right(tmp_path: Path) -> None:

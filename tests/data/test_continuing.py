@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from nmt.data import Corpus, Vocabulary, WhitespaceTokenizer
-from nmt.data import encoding as encoding_module
-from nmt.data.encoding import CorpusWriter, Encoder, LengthRule, encode, unfinished_folder
+from nmt.data import corpus as corpus_module
+from nmt.data.corpus import CorpusWriter, Encoder, LengthRule, encode, unfinished_folder
 from nmt.data.text import FilePair
 from nmt.data.text_facts import KnownFiles
 from nmt.data.whitespace import WhitespaceOptions
@@ -35,8 +35,8 @@ class StopHereError(Exception):
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[FilePair]:
-    monkeypatch.setattr(encoding_module, "BLOCK", 10)
-    monkeypatch.setattr(encoding_module, "MARK_EVERY", 3)
+    monkeypatch.setattr(corpus_module, "BLOCK", 10)
+    monkeypatch.setattr(corpus_module, "MARK_EVERY", 3)
     return write_text(tmp_path)
 
 
@@ -141,9 +141,9 @@ def test_bytes_after_the_last_mark_do_not_matter(files: list[FilePair], tmp_path
 KILLED = """
 import sys
 from pathlib import Path
-from nmt.data import encoding
+from nmt.data import corpus
 from tests.data.test_continuing import run, write_text
-encoding.BLOCK, encoding.MARK_EVERY = 2, 1
+corpus.BLOCK, corpus.MARK_EVERY = 2, 1
 folder = Path(sys.argv[1])
 folder.mkdir(exist_ok=True)
 run(write_text(folder), folder / "corpus", workers=2, advance=lambda n: print(n, flush=True))
@@ -151,8 +151,8 @@ run(write_text(folder), folder / "corpus", workers=2, advance=lambda n: print(n,
 
 
 def test_killed_process_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding_module, "BLOCK", 2)
-    monkeypatch.setattr(encoding_module, "MARK_EVERY", 1)
+    monkeypatch.setattr(corpus_module, "BLOCK", 2)
+    monkeypatch.setattr(corpus_module, "MARK_EVERY", 1)
     (tmp_path / "a").mkdir()
     expected = run(write_text(tmp_path / "a"), tmp_path / "straight")
     command = [sys.executable, "-c", KILLED, str(tmp_path / "a")]

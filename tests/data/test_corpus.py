@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from nmt.data import EOS, UNK, Corpus, CorpusReport, Vocabulary, WhitespaceTokenizer
-from nmt.data import encoding as encoding_module
-from nmt.data.corpus import FlatSentences, id_dtype, new_folder
-from nmt.data.encoding import CorpusWriter, Encoder, LengthRule, encode
+from nmt.data import corpus as corpus_module
+from nmt.data.corpus import CorpusWriter, Encoder, FlatSentences, LengthRule, encode, id_dtype, new_folder
 from nmt.data.text import Block, FilePair, TextPosition
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.errors import DataError
@@ -112,7 +111,7 @@ def many(folder: Path, count: int, name: str = "t") -> FilePair:
 
 
 def test_the_number_of_processes_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding_module, "BLOCK", 64)
+    monkeypatch.setattr(corpus_module, "BLOCK", 64)
     files = [many(tmp_path, 900, "1"), many(tmp_path, 100, "2")]
     done: dict[int, list[int]] = {}
     for workers in (1, 2, 3):
@@ -128,7 +127,7 @@ def test_the_number_of_processes_changes_nothing(tmp_path: Path, monkeypatch: py
 
 
 def test_a_bad_line_far_inside_stops_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding_module, "BLOCK", 16)
+    monkeypatch.setattr(corpus_module, "BLOCK", 16)
     files = many(tmp_path, 400)
     lines = files.target.read_bytes().split(b"\n")
     lines[299] += b"\xff"
@@ -146,14 +145,14 @@ class Killer(WhitespaceTokenizer):
 
 
 def test_a_killed_worker_is_one_line_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding_module, "BLOCK", 16)
+    monkeypatch.setattr(corpus_module, "BLOCK", 16)
     killer = Killer(Vocabulary(WORDS), Vocabulary(WORDS), options=WhitespaceOptions())
     with pytest.raises(DataError, match="a process that encodes text was killed"):
         build(tmp_path, [many(tmp_path, 100)], workers=2, encoder=Encoder(killer, LengthRule()))
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding_module, "BLOCK", 128)
+    monkeypatch.setattr(corpus_module, "BLOCK", 128)
     peaks = []
     for count in (1_000, 8_000):
         folder = tmp_path / str(count)

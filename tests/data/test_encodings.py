@@ -14,9 +14,9 @@ from nmt.cli import evaluate, export, rank, score, translate
 from nmt.config import load_config
 from nmt.corpora import command as data
 from nmt.data import Vocabulary, read_lines
-from nmt.data.vectors import read_vectors
 from nmt.errors import ConfigError, DataError
 from nmt.light.encodings import is_wide, looks_like
+from nmt.other_tasks.vectors import read_vectors
 from nmt.search.kept import load_glossary
 from nmt.tagging.labels import Columns, read_columns
 from tests.compiled import needed_engine

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from nmt.data.corpus import flat
-from nmt.data.vectors import read_vectors
 from nmt.data.vocabulary import EOS, UNK
 from nmt.errors import CheckpointError, DataError
+from nmt.other_tasks.vectors import read_vectors
 from nmt.tagging.labels import (
     SCHEMES,
     Columns,

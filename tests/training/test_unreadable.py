@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from nmt.cli import average, check, translate
-from nmt.data import encoding
+from nmt.data import corpus as encoded
 from nmt.data.prepare import _read_record as read_record
 from nmt.errors import CheckpointError, UnreadableError
 from nmt.training.checkpoint import CheckpointStore
@@ -255,12 +255,12 @@ def test_encoded_text_and_a_tokenizer_that_cannot_be_read_now_stay(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     options: dict[str, Any] = {"sizes": (9, 9), "key": "k"}
-    with encoding.CorpusWriter(tmp_path, **options) as corpus:
+    with encoded.CorpusWriter(tmp_path, **options) as corpus:
         corpus.mark(corpus.position, corpus.report)
     before = contents(tmp_path)
-    monkeypatch.setattr(encoding, "read_inside", stalled)
+    monkeypatch.setattr(encoded, "read_inside", stalled)
     with pytest.raises(UnreadableError, match=r"done\.json: cannot be read now: Input/output error; nothing has been"):
-        encoding.CorpusWriter(tmp_path, **options)
+        encoded.CorpusWriter(tmp_path, **options)
     monkeypatch.setattr(Path, "read_text", stalled)
     with pytest.raises(UnreadableError, match=r"tokenizer\.json: cannot be read now: Input/output error"):
         read_record(run / "tokenizer")
