@@ -93,11 +93,6 @@ def details(text: str) -> tuple[str, ...]:
     return names
 
 
-def names(text: str) -> tuple[str, ...]:
-    """Names separated by commas, each at most once."""
-    return tuple(dict.fromkeys(name for name in map(str.strip, text.split(",")) if name))
-
-
 def feature_name(text: str) -> str:
     """The name of a feature of an n-best list."""
     if not text or any(letter.isspace() or letter in "=,|" for letter in text):
@@ -120,16 +115,6 @@ def feature_weights(text: str) -> dict[str, float]:
         wanted = f"a number from {-LARGEST:g} to {LARGEST:g}"
         found[name] = _number(lambda number: abs(number) <= LARGEST, wanted)(value)
     return found
-
-
-def heads(text: str) -> str | tuple[int, ...]:
-    """`mean`, `all`, or numbers from 1, separated by commas."""
-    if text in ("mean", "all"):
-        return text
-    try:
-        return tuple(dict.fromkeys(positive(number) for number in text.split(",")))
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{shown(text)} is not mean, all, or numbers of heads such as 1,3") from None
 
 
 def whole_of(option: Option) -> Callable[[str], int | str]:

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.arguments import add_checkpoint, add_model, any_text, heads, names
+from nmt.cli.arguments import add_checkpoint, add_model, any_text, positive
 from nmt.cli.common import add_device, add_plugins, execute, make_parser, say
 from nmt.cli.output import output_stream
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, shown
 from nmt.plotting import AXES
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def attention_parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--layer",
         metavar="LIST",
-        type=names,
+        type=_names,
         help="attending layers, separated by commas: decoder.0, ..., decoder for all of the decoder, encoder.0.self "
         "and so on for self-attention (default: the layer whose weights have the least entropy)",
     )
     parser.add_argument(
         "--heads",
         metavar="mean|all|LIST",
-        type=heads,
+        type=_heads,
         default="mean",
         help="the mean of all heads (default), a map of each head, or maps of the heads with these numbers, from 1",
     )
@@ -54,7 +54,7 @@ def memory_parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--unit",
         metavar="LIST",
-        type=names,
+        type=_names,
         help="recurrent units, separated by commas: encoder.0.forward, decoder.0, ..., or encoder or decoder for all "
         "of a side (default: the first that has memory weights)",
     )
@@ -204,6 +204,21 @@ EXAMPLES = (
 )
 
 
+def _names(text: str) -> tuple[str, ...]:
+    """Names separated by commas, each at most once."""
+    return tuple(dict.fromkeys(name for name in map(str.strip, text.split(",")) if name))
+
+
+def _heads(text: str) -> str | tuple[int, ...]:
+    """`mean`, `all`, or numbers from 1, separated by commas."""
+    if text in ("mean", "all"):
+        return text
+    try:
+        return tuple(dict.fromkeys(positive(number) for number in text.split(",")))
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not mean, all, or numbers of heads such as 1,3") from None
+
+
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-plot for learning curves."""
     parser = make_parser(PROGRAM, DESCRIPTION, examples=EXAMPLES, usage=USAGE)
@@ -218,7 +233,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--panels",
         metavar="LIST",
-        type=names,
+        type=_names,
         help="quantities to draw, separated by commas: loss, lr, norm, speed, perplexity, a metric such as bleu, or "
         "any "
         "other number in the log, such as padding (default: loss, each metric, lr, norm, speed)",

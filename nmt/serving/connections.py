@@ -80,8 +80,8 @@ class Connections:
         self.refused: set[Connection] = set()
         """Above the limit; they end when they have read that."""
         self._connecting = 0
-        """Connections that are accepted, and about to be in `_all`."""
-        self._waiting: dict[Connection, float] = {}
+        """Connections that are accepted, and about to be in `all`."""
+        self.waiting: dict[Connection, float] = {}
         """Those that wait for their clients, and until when; the oldest is the first."""
         self._warned: dict[str, float] = {}
         self.loop = asyncio.get_running_loop()
@@ -116,7 +116,7 @@ class Connections:
         self._listening.close()
         while self._connecting:
             await asyncio.sleep(0)
-        for connection in list(self._waiting):
+        for connection in list(self.waiting):
             connection.leave()
         soon = min(until, self.loop.time() + LAST_WORDS)
         while (left := self.all | self.refused) and self.loop.time() < until:
@@ -130,18 +130,14 @@ class Connections:
 
     def waits(self, connection: Connection) -> None:
         """From now on a connection waits for its client."""
-        self._waiting.pop(connection, None)
-        self._waiting[connection] = self.loop.time() + self.timeout
-
-    def works(self, connection: Connection) -> None:
-        """From now on a client waits for the server."""
-        self._waiting.pop(connection, None)
+        self.waiting.pop(connection, None)
+        self.waiting[connection] = self.loop.time() + self.timeout
 
     def lost(self, connection: Connection) -> None:
         """A connection is no more."""
         self.all.discard(connection)
         self.refused.discard(connection)
-        self._waiting.pop(connection, None)
+        self.waiting.pop(connection, None)
 
     def client_of(self, peer: tuple[str, int], headers: Sequence[tuple[bytes, bytes]]) -> tuple[str, int]:
         """The client of a request: its peer or, behind proxies that are trusted, whom the last of them has named."""
@@ -189,16 +185,17 @@ class Connections:
             with client, contextlib.suppress(OSError):
                 client.send(_refusal(503, _FULL, SOON))
             return
-        self._connecting += 1
-        self.run(self._connect(client, is_refused=is_refused))
 
-    async def _connect(self, client: socket.socket, *, is_refused: bool) -> None:
-        try:
-            await self.loop.connect_accepted_socket(lambda: Connection(self, is_refused=is_refused), client)
-        except OSError:  # it has gone
-            client.close()
-        finally:
-            self._connecting -= 1
+        async def connect() -> None:
+            try:
+                await self.loop.connect_accepted_socket(lambda: Connection(self, is_refused=is_refused), client)
+            except OSError:  # it has gone
+                client.close()
+            finally:
+                self._connecting -= 1
+
+        self._connecting += 1
+        self.run(connect())
 
     def run(self, work: Any) -> None:
         """Run a coroutine as a task."""
@@ -208,7 +205,7 @@ class Connections:
 
     def _make_room(self) -> bool:
         """Close the connection that has been waited for longest, if there is one."""
-        connection = next((one for one in self._waiting if not one.is_refused), None)
+        connection = next((one for one in self.waiting if not one.is_refused), None)
         if connection is not None:
             connection.leave(_FULL)
             connection.abort()
@@ -218,7 +215,7 @@ class Connections:
     def _sweep(self) -> None:
         """Close connections that have been waited for long enough."""
         now = self.loop.time()
-        for connection in [one for one, until in self._waiting.items() if until <= now]:
+        for connection in [one for one, until in self.waiting.items() if until <= now]:
             connection.late()
         self._set_headers()
         self._sweeper = self.loop.call_later(min(TICK, self.timeout), self._sweep)
@@ -317,7 +314,7 @@ class Connection(asyncio.Protocol):
         """The client reads again."""
         self.can_write.set()
         if self._exchange is not None:
-            self.of.works(self)
+            self.of.waiting.pop(self, None)
 
     @property
     def is_silent(self) -> bool:
@@ -423,7 +420,7 @@ class Connection(asyncio.Protocol):
             "query_string": query,
             "headers": headers,
         }
-        self.of.works(self)
+        self.of.waiting.pop(self, None)
         self._exchange = Exchange(self, scope)
         self.of.run(self._exchange.run())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from nmt.errors import LONGEST_VALUE, printable, shortened
@@ -74,32 +75,36 @@ def count(
     Raises RefusedError with status 413 for more than `settings` allow; ConfigError, DataError as `translate` does.
     """
     chosen = dict(options)
+    most = settings.max_sentence_tokens
     parts = translator.parts(sentences, **chosen)
-    longest = _longest(parts)
-    if longest > settings.max_sentence_tokens and "split_long" not in chosen:
-        chosen["split_long"] = settings.max_sentence_tokens
+    if max(chain(*parts), default=0) > most and "split_long" not in chosen:
+        chosen["split_long"] = most
         parts = translator.parts(sentences, **chosen)
-        longest = _longest(parts)
-    if longest > settings.max_sentence_tokens:
-        _too_much(
-            f"text: {longest:,} tokens cannot be translated at once. "
-            f"Allowed: {settings.max_sentence_tokens:,} in a sentence."
-        )
-    costs = [
-        (sum(part + 1 for part in own) + _wishes(translator, sentence)) * hypotheses * (1 + len(sentence.required))
-        for sentence, own in zip(sentences, parts, strict=True)
-    ]
+    longest = max(chain(*parts), default=0)
+    if longest > most:
+        _too_much(f"text: {longest:,} tokens cannot be translated at once. Allowed: {most:,} in a sentence.")
+    costs = []
+    for sentence, own in zip(sentences, parts, strict=True):
+        # What the translation must have counts as the source would have it, about.
+        wishes = " ".join((sentence.prefix, *sentence.required, *sentence.forbidden))
+        tokens = sum(own) + len(own) + (sum(chain(*translator.parts([wishes]))) if wishes.strip() else 0)
+        costs.append(tokens * hypotheses * (1 + len(sentence.required)))
     if sum(costs) > settings.max_tokens:
         _too_much(
             f"text: {sum(costs) // hypotheses:,} tokens times {hypotheses} hypotheses are too many. "
             f"Allowed: {settings.max_tokens:,} in all; send less text at a time, or ask for a smaller beam_size."
         )
-    weights = _attention_size(parts, chosen)
-    if weights > settings.max_answer_bytes:
-        _too_much(
-            f"details: the attention of this text would have about {weights:,} bytes. "
-            f"Allowed: {settings.max_answer_bytes:,}; send less text at a time, or ask for a smaller n_best."
-        )
+    details = chosen.get("details") or ()
+    details = {details} if isinstance(details, str) else set(details)
+    if not details.isdisjoint({"attention", "alignment", "heads"}):
+        # It grows with the square of a part; alignment is computed from it.
+        translations = (1 + (chosen.get("n_best") or 0)) * (HEADS if "heads" in details else 1)
+        weights = sum((part + 1) ** 2 for part in chain(*parts)) * WEIGHT_BYTES * translations
+        if weights > settings.max_answer_bytes:
+            _too_much(
+                f"details: the attention of this text would have about {weights:,} bytes. "
+                f"Allowed: {settings.max_answer_bytes:,}; send less text at a time, or ask for a smaller n_best."
+            )
     return costs, chosen
 
 
@@ -121,27 +126,6 @@ def check_answer(size: int, settings: Settings) -> None:
         _too_much(
             f"text: the answer has {size:,} bytes. Allowed: {settings.max_answer_bytes:,}; ask for fewer details."
         )
-
-
-def _longest(parts: Sequence[Sequence[int]]) -> int:
-    return max((part for own in parts for part in own), default=0)
-
-
-def _wishes(translator: Translator, sentence: Request) -> int:
-    """Tokens of what the translation must have, about: as the source would have them."""
-    wishes = " ".join((sentence.prefix, *sentence.required, *sentence.forbidden))
-    return sum(map(sum, translator.parts([wishes]))) if wishes.strip() else 0
-
-
-def _attention_size(parts: Sequence[Sequence[int]], options: Mapping[str, Any]) -> int:
-    """Bytes of the attention, which grows with the square of a part; alignment is computed from it."""
-    details = options.get("details") or ()
-    details = {details} if isinstance(details, str) else set(details)
-    if details.isdisjoint({"attention", "alignment", "heads"}):
-        return 0
-    translations = 1 + (options.get("n_best") or 0)
-    squares = sum((part + 1) ** 2 for own in parts for part in own)
-    return squares * WEIGHT_BYTES * translations * (HEADS if "heads" in details else 1)
 
 
 def _too_much(message: str) -> NoReturn:
