@@ -28,12 +28,12 @@ STANDARD_OUTPUT = "standard output"
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
-EXIT_HUNG_UP = 129
-EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
-
-_NO_GPU_MEMORY = "OutOfMemoryError"
-"""The name of torch's error; torch is not imported just to recognise it."""
+ENDINGS: dict[int, tuple[str, int]] = {
+    signal.SIGINT: ("interrupted", 130),
+    signal.SIGTERM: ("terminated", 143),
+    signal.SIGHUP: ("hung up", 129),
+}
+"""What ends a command: what it says, and its exit code."""
 
 _POLICIES: dict[Policy, str] = {
     "strict": "strict (default): stop at the first one",
@@ -44,6 +44,9 @@ _POLICIES: dict[Policy, str] = {
 
 EXAMPLES = "examples:\n"
 """How the end of a help text begins."""
+
+
+Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 class Help(argparse.HelpFormatter):
@@ -198,37 +201,35 @@ def execute(
         with naming(STANDARD_OUTPUT):
             sys.stdout.flush()  # report a full disk here, not as an error of the interpreter at exit
         return code
-    except KeyboardInterrupt:
-        return _fail(parser, *ENDINGS[signal.SIGINT], debug=False)
-    except Terminated as end:
-        return _fail(parser, *ENDINGS[end.number], debug=False)
-    except NmtError as error:
-        if error.exit_code == EXIT_NO_READER:
-            _drop_output()
-            return EXIT_NO_READER
-        return _fail(parser, worded(error, arguments), error.exit_code, debug=arguments.debug)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError) and (has_no_reader(1) or has_no_reader(2)):
-            _drop_output()  # the reader of our output went away, as `head` does
-            return EXIT_NO_READER
-        if (text := plugin_error(error)) is not None:
-            return _fail(parser, f"{text} (--debug shows the traceback)", EXIT_FAILURE, debug=arguments.debug)
-        place = STANDARD_OUTPUT if _drop_output() else error.filename
-        named = f"{place}: {reason(error)}" if place else reason(error)
-        return _fail(parser, named, EXIT_FAILURE, debug=arguments.debug)
+    except (KeyboardInterrupt, Terminated) as end:
+        number = end.number if isinstance(end, Terminated) else signal.SIGINT
+        return _fail(parser, *ENDINGS[number], debug=False)
     except Exception as error:
-        first = str(error).strip().split("\n")[0]
-        if is_out_of_memory(error):
-            return _fail(parser, "out of memory", EXIT_FAILURE, debug=arguments.debug)
-        if type(error).__name__ == _NO_GPU_MEMORY:
-            return _fail(parser, "out of GPU memory; smaller batches need less", EXIT_FAILURE, debug=arguments.debug)
-        # A bug in nmt or in a plugin: still one line; --debug shows where.
-        text = plugin_error(error) or f"internal error: {type(error).__name__}: {first}"
-        text = f"{text} (--debug shows the traceback)"
-        return _fail(parser, text, EXIT_FAILURE, debug=arguments.debug)
+        return _fail(parser, *_told(error, arguments), debug=arguments.debug)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _told(error: Exception, arguments: argparse.Namespace) -> tuple[str | None, int]:
+    """What is said of an error, nothing if nobody reads the output, and the exit code."""
+    is_unread = isinstance(error, BrokenPipeError) and (has_no_reader(1) or has_no_reader(2))
+    if is_unread or (isinstance(error, NmtError) and error.exit_code == EXIT_NO_READER):
+        _drop_output()  # the reader of our output went away, as `head` does
+        return None, EXIT_NO_READER
+    if isinstance(error, NmtError):
+        return worded(error, arguments), error.exit_code
+    if isinstance(error, OSError) and plugin_error(error) is None:
+        place = STANDARD_OUTPUT if _drop_output() else error.filename
+        return f"{place}: {reason(error)}" if place else reason(error), EXIT_FAILURE
+    if is_out_of_memory(error):
+        return "out of memory", EXIT_FAILURE
+    if type(error).__name__ == "OutOfMemoryError":  # torch, which has it, is not imported just to recognise it
+        return "out of GPU memory; smaller batches need less", EXIT_FAILURE
+    # A bug in nmt or in a plugin: still one line; --debug shows where.
+    first = str(error).strip().split("\n")[0]
+    text = plugin_error(error) or f"internal error: {type(error).__name__}: {first}"
+    return f"{text} (--debug shows the traceback)", EXIT_FAILURE
 
 
 class Main(Protocol):
@@ -252,24 +253,15 @@ def _drop_output() -> bool:
         return True
 
 
-def _fail(parser: argparse.ArgumentParser, message: str, code: int, *, debug: bool) -> int:
+def _fail(parser: argparse.ArgumentParser, message: str | None, code: int, *, debug: bool) -> int:
+    if message is None:
+        return code
     with contextlib.suppress(OSError):  # the terminal has been closed; the exit code still counts
         if debug:
             print(traceback.format_exc(), end="", file=sys.stderr)  # at once, for logs that keep it together
         # Names in files of others can hold terminal control sequences.
         print(f"{parser.prog}: " + "\n".join(printable(line) for line in message.split("\n")), file=sys.stderr)
     return code
-
-
-Handler = Callable[[int, FrameType | None], object] | int | None
-
-
-ENDINGS: dict[int, tuple[str, int]] = {
-    signal.SIGINT: ("interrupted", EXIT_INTERRUPTED),
-    signal.SIGTERM: ("terminated", EXIT_TERMINATED),
-    signal.SIGHUP: ("hung up", EXIT_HUNG_UP),
-}
-"""What ends a command: what it says, and its exit code."""
 
 
 def _handle_signals() -> dict[int, Handler]:
