@@ -261,7 +261,7 @@ def make_metrics(arguments: argparse.Namespace, *, language: str = "") -> list[M
 def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[list[str], Opened, int]:
     """Translate `source`, also to --output; return the translations, the models and the exit code."""
     # Imported late, so that mistakes in the options are reported without loading torch.
-    from nmt.cli.opened import open_models
+    from nmt.cli.opened import Work, open_models
     from nmt.cli.output import output_stream
     from nmt.data.text import windows
     from nmt.light.counts import Counts
@@ -274,9 +274,8 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
     )
     with opened_output as output:
         bar = LinesBar(len(source), shown=sys.stderr.isatty())
-        models = open_models(
-            arguments, device=arguments.device, place=arguments.device, scores=True, on_batch=bar.batch
-        )
+        work = Work(device=arguments.device, place=arguments.device, scores=True, on_batch=bar.batch)
+        models = open_models(arguments, work)
         start = time.perf_counter()
         lines, counts = [], Counts(arguments.errors, split_long="decoding.split_long")
         counts.longest = models.longest

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.cli.arguments import DECODING, given, option_of, overridden
@@ -21,8 +22,6 @@ from nmt.search import Request
 from nmt.search.values import Details, as_request
 
 if TYPE_CHECKING:
-    import torch
-
     from nmt.interop.model_dir import LoadedModel
 
 Translate = Callable[[Sequence[str | Request], Details], list[Result]]
@@ -48,34 +47,27 @@ _WISHES = {"prefix": "prefix", "required": "require", "forbidden": "forbid"}
 _ANY_LENGTH = LongestSource(2**31, False)
 
 
-def open_models(
-    arguments: argparse.Namespace,
-    *,
-    device: str | torch.device,
-    place: str,
-    scores: bool,
-    on_batch: Callable[[int], object],
-    before_batch: Callable[[], object] | None = None,
-    say: Callable[[str], object] | None = None,
-) -> Opened:
-    """The models of a command line. ConfigError for an option that files for the engine do not have.
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What models are opened for."""
 
-    Args:
-        device: where torch computes; `place` names it, for people.
-        scores: whether scores are wanted.
-        on_batch: is called with the number of sentences of each batch, `before_batch` before it.
-        say: is called with each change beyond the options.
-    """
+    device: str
+    """Where torch computes."""
+    place: str
+    """Its name, for people."""
+    scores: bool
+    """Whether scores are wanted."""
+    on_batch: Callable[[int], object]
+    """Is called with the number of sentences of each batch."""
+    before_batch: Callable[[], object] | None = None
+    say: Callable[[str], object] = lambda message: None
+    """Is called with each change beyond the options."""
+
+
+def open_models(arguments: argparse.Namespace, work: Work) -> Opened:
+    """The models of a command line. ConfigError for an option that files for the engine do not have."""
     if not are_engine_files(arguments.models):
-        return _open_runs(
-            arguments,
-            device=device,
-            place=place,
-            scores=scores,
-            say=say,
-            before_batch=before_batch,
-            on_batch=on_batch,
-        )
+        return _open_runs(arguments, work)
     _check_of_files(arguments)
     files = EngineFiles(
         arguments.models,
@@ -85,7 +77,7 @@ def open_models(
         plugins=arguments.plugins,
     )
     options = given(arguments, [name for name in DECODING if name != "precision"])
-    chosen = {**files.chosen(options, say=say or (lambda message: None), named=option_of), "scores": scores}
+    chosen = {**files.chosen(options, say=work.say, named=option_of), "scores": work.scores}
 
     def translate(lines: Sequence[str | Request], details: Details) -> list[Result]:
         requests = [*map(as_request, lines)]
@@ -94,7 +86,9 @@ def open_models(
                 if getattr(request, name):
                     raise request.error(f"{called}: {lacking(files.file)}")
         own = {**chosen, "details": tuple(details)}
-        return files.lines([request.text for request in requests], own, before_call=before_batch, on_call=on_batch)
+        return files.lines(
+            [request.text for request in requests], own, before_call=work.before_batch, on_call=work.on_batch
+        )
 
     listed = ", ".join(arguments.models)
     names = listed if len(arguments.models) == 1 else f"an ensemble of {len(arguments.models)} models ({listed})"
@@ -103,7 +97,7 @@ def open_models(
     return Opened(
         translate,
         arguments.n_best or 1,
-        f"{names} by the engine on {place}, {search}{size}, {files.precision} ({files.instructions})",
+        f"{names} by the engine on {work.place}, {search}{size}, {files.precision} ({files.instructions})",
         (files.source_language, files.target_language),
         files.longest or _ANY_LENGTH,
         str,
@@ -132,32 +126,25 @@ def shortest_training(models: Sequence[LoadedModel]) -> LongestSource:
     return min((model.longest_source for model in models), key=lambda longest: longest.tokens)
 
 
-def _open_runs(
-    arguments: argparse.Namespace,
-    *,
-    device: str | torch.device,
-    place: str,
-    scores: bool,
-    say: Callable[[str], object] | None,
-    before_batch: Callable[[], object] | None,
-    on_batch: Callable[[int], object],
-) -> Opened:
-    """Runs and model folders, on `device`."""
+def _open_runs(arguments: argparse.Namespace, work: Work) -> Opened:
+    """Runs and model folders."""
     from nmt.data.sentences import lines_of_all
     from nmt.interop.model_dir import load_models, names_of
     from nmt.search import Translator
 
-    models = load_models(arguments.models, plugins=arguments.plugins, device=device, checkpoint=arguments.checkpoint)
+    models = load_models(
+        arguments.models, plugins=arguments.plugins, device=work.device, checkpoint=arguments.checkpoint
+    )
     loaded, *others = models
-    decoding = overridden(loaded.config.decoding, arguments, say=say)
+    decoding = overridden(loaded.config.decoding, arguments, say=work.say)
     translator = Translator(
         loaded.model,
         loaded.tokenizer,
         decoding,
         others=[other.model for other in others],
-        scores=scores,
-        before_batch=before_batch,
-        on_batch=on_batch,
+        scores=work.scores,
+        before_batch=work.before_batch,
+        on_batch=work.on_batch,
         lines=lines_of_all([model.lines for model in models]),
     )
     longest = shortest_training(models)
@@ -171,7 +158,7 @@ def _open_runs(
     return Opened(
         translate,
         decoding.n_best,
-        f"{names_of(models)} on {place}, {named}{size}{fused}, {translator.precision}",
+        f"{names_of(models)} on {work.place}, {named}{size}{fused}, {translator.precision}",
         (loaded.config.data.source_language, loaded.config.data.target_language),
         longest,
         loaded.tokenizer.joined_target,

@@ -117,7 +117,7 @@ def _translate(arguments: argparse.Namespace, world: World | None) -> int:
     `world`: None where the engine translates, without the package of torch.
     """
     from nmt.cli.lines import HINT, RequestReader, bar_for, input_windows, prompt_for
-    from nmt.cli.opened import open_models
+    from nmt.cli.opened import Work, open_models
     from nmt.cli.output import check_reader, opened_writer
     from nmt.data.text import Undecodable
     from nmt.light.counts import Counts
@@ -156,15 +156,15 @@ def _translate(arguments: argparse.Namespace, world: World | None) -> int:
             policy=arguments.errors,
         )
         bar = bar_for(path, writer.output, wanted=is_main and not arguments.quiet, processes=size)
-        opened = open_models(
-            arguments,
+        work = Work(
             device=device,
             place=device if size == 1 else f"{device.partition(':')[0]}, {size} processes",
             scores=arguments.format != "text",
-            say=tell,
-            before_batch=lambda: check_reader(writer.output),  # so that nothing is translated after `| head` has ended
             on_batch=bar.batch,
+            before_batch=lambda: check_reader(writer.output),  # so that nothing is translated after `| head` has ended
+            say=tell,
         )
+        opened = open_models(arguments, work)
         translated = opened.translate
         if world is not None:
             translated = partial(translate_across_processes, opened.translate, world=world)

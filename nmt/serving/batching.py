@@ -37,10 +37,10 @@ NICE: Final = 5
 class Job:
     """The sentences of one request."""
 
-    def __init__(self, sentences: Sequence[Request], options: Mapping[str, Any], costs: Sequence[int] | None) -> None:
+    def __init__(self, sentences: Sequence[Request], options: Mapping[str, Any], costs: Sequence[int]) -> None:
         self.sentences = sentences
         self.options = options
-        self.costs = costs or [0] * len(sentences)
+        self.costs = costs
         self.kind = json.dumps(options, sort_keys=True)
         """Jobs of the same kind can be computed together."""
         self.arrived = time.monotonic()
@@ -117,9 +117,7 @@ class Batcher:
         lanes = [self._short, *[self._long] * LONG_THREADS]
         self._tasks = [loop.create_task(self._run(lane)) for lane in lanes]
 
-    def submit(
-        self, sentences: Sequence[Request], options: Mapping[str, Any], costs: Sequence[int] | None = None
-    ) -> Job:
+    def submit(self, sentences: Sequence[Request], options: Mapping[str, Any], costs: Sequence[int]) -> Job:
         """Accept a job; RefusedError where the queue is full. `costs`: of each sentence tokens times hypotheses."""
         if self._waiting + len(sentences) > self._max_queue:
             seconds = max(1, math.ceil(self._waiting * self._seconds_each))
