@@ -188,8 +188,6 @@ class RDrop(Loss):
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
-        """Options of `r_drop`."""
-
         alpha: Amount = 5.0
         """Weight of the divergence, as in the paper, which takes 5 for translation."""
 
@@ -224,8 +222,6 @@ class SampledCrossEntropy(Loss):
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
-        """Options of `sampled_cross_entropy`."""
-
         samples: Annotated[int, allowed("1 or more", lambda value: value >= 1)] = 1000
         """Words of the vocabulary besides the batch's own."""
 

@@ -57,8 +57,6 @@ class Adam(_OneKernel, torch.optim.Adam):
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
-        """Options of `adam`."""
-
         beta1: Share = 0.9
         """Decay of the mean of the gradients."""
         beta2: Share = 0.999
@@ -73,8 +71,6 @@ class AdamW(_OneKernel, torch.optim.AdamW):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(Adam.Options):
-        """Options of `adamw`."""
-
         weight_decay: Amount = 0.01
         """Share of every weight, times the rate, that each update takes away."""
 
@@ -137,8 +133,6 @@ class AdamTF(OwnOptimizer):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(Adam.Options):
-        """Options of `adam_tf`."""
-
         epsilon: Amount = 1e-9
         """Added to the root of the second mean, before bias correction. Zero: `epsilon`."""
 
@@ -178,8 +172,6 @@ class Muon(OwnOptimizer):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(Adam.Options):
-        """Options of `muon`; Adam's options are for weights that are not matrices."""
-
         momentum: Share = 0.95
         """Decay of the mean of the gradients of matrices."""
         ns_steps: Count = 5
@@ -237,8 +229,6 @@ class SGD(_Renamed, torch.optim.SGD):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(_Renamed.Options):
-        """Options of `sgd`."""
-
         momentum: Share = 0.0
         """Decay of the sum of the gradients that is followed; 0 follows the gradient itself."""
         dampening: Annotated[float, allowed("from 0 to 1", lambda value: 0 <= value <= 1)] = 0.0
@@ -262,8 +252,6 @@ class AdaDelta(_Renamed, torch.optim.Adadelta):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(_Renamed.Options):
-        """Options of `adadelta`."""
-
         rho: Share = 0.9
         """Decay of both means; 0.95 in the paper."""
         epsilon: Above0 = 1e-6
@@ -278,8 +266,6 @@ class RMSProp(_Renamed, torch.optim.RMSprop):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(_Renamed.Options):
-        """Options of `rmsprop`."""
-
         alpha: Share = 0.99
         """Decay of the mean of the squared gradients."""
         epsilon: Amount = 1e-8
@@ -298,8 +284,6 @@ class Adagrad(_Renamed, torch.optim.Adagrad):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(_Renamed.Options):
-        """Options of `adagrad`."""
-
         lr_decay: Amount = 0.0
         """The rate of update t, from 1, is divided by 1 + (t - 1) * lr_decay."""
         initial_accumulator: Amount = 0.0
@@ -320,8 +304,6 @@ class Adafactor(_Renamed, torch.optim.Adafactor):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(_Renamed.Options):
-        """Options of `adafactor`."""
-
         weight_decay: Amount = 0.0
         """Share of every weight, times the rate, that each update takes away."""
         beta2_decay: Annotated[float, allowed("0 or less", lambda value: -math.inf < value <= 0)] = -0.8

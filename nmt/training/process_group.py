@@ -85,11 +85,9 @@ class ProcessGroup(World):
         return added[: len(sums)]
 
     def largest(self, *values: float) -> tuple[float, ...]:
-        """See `World`."""
         return tuple(self._reduced(values, dist.ReduceOp.MAX))
 
     def total(self, value: float) -> float:
-        """See `World`."""
         return self._reduced([value], dist.ReduceOp.SUM)[0]
 
     def gather(self, value: T) -> list[T]:
@@ -106,7 +104,6 @@ class ProcessGroup(World):
         return [json.loads(text[:size].numpy().tobytes()) for text, size in zip(texts, sizes, strict=True)]
 
     def from_main(self, value: T) -> T:
-        """See `World`."""
         return self.gather(value if self.is_main else None)[0]  # type: ignore[return-value]
 
     @contextmanager
@@ -131,7 +128,6 @@ class ProcessGroup(World):
             self.store.set(ready, "1")
 
     def ask_to_stop(self) -> None:
-        """See `World`."""
         with self._contact("asking the others to stop"):
             self.store.set(STOP, "1")
 

@@ -127,8 +127,6 @@ class Constant(Schedule):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ScheduleOptions):
-        """Options of `constant`."""
-
         warmup_steps: Steps = 0
         """Updates during which the rate grows linearly to lr; 0 starts at lr."""
 
@@ -142,8 +140,6 @@ class Epoch(Schedule):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ScheduleOptions):
-        """Options of `epoch`."""
-
         decay: Decay = 0.5
         """Factor by which the rate shrinks with each epoch. Zero: `lrate_decay`."""
 
@@ -166,8 +162,6 @@ class Score(Schedule):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ScheduleOptions):
-        """Options of `score`."""
-
         decay: Decay = 0.5
         """Factor by which the rate shrinks. Zero: `lrate_decay`."""
         patience: Count = 1
@@ -207,8 +201,6 @@ class InverseSqrt(Schedule):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ScheduleOptions):
-        """Options of `inverse_sqrt`."""
-
         warmup_steps: Count = 200
         """Updates up to the peak."""
 
@@ -226,8 +218,6 @@ class Noam(Schedule):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ScheduleOptions):
-        """Options of `noam`."""
-
         warmup_steps: Count = 4000
         """Updates up to the peak. Zero: `warmup_steps`."""
 
@@ -256,8 +246,6 @@ class GnmtPlus(Schedule):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ScheduleOptions):
-        """Options of `gnmt+`."""
-
         warmup_steps: Count = 4000
         """p: the plateau is reached after replicas * warmup_steps updates. Zero: `warmup_steps`."""
         replicas: Count = 4
@@ -302,8 +290,6 @@ class Cosine(Schedule):
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
-        """Options of `cosine`."""
-
         min_lr: Amount = 0.0
         """Smallest rate ever used. Zero: `min_lrate`."""
         max_lr: float | None = None
@@ -360,8 +346,6 @@ class Budgeted(Schedule):
 
     @dataclass(frozen=True, kw_only=True)
     class Options(ScheduleOptions):
-        """Options of `budgeted`."""
-
         warmup_steps: Steps = 400
         """Updates during which the rate grows linearly; 0 starts at lr."""
         shape: Literal["cosine", "linear"] = "cosine"
