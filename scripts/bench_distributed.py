@@ -106,7 +106,7 @@ def measure(arguments: argparse.Namespace) -> None:
     from nmt.tasks.translation import build_batches
     from nmt.training.batches import Position
     from nmt.training.distributed import connected
-    from nmt.training.setup import build_updater
+    from nmt.training.run import build_updater
     from nmt.training.task import task_of
 
     config = load_config(arguments.config, [*NO_VALIDATION, *arguments.overrides])

@@ -71,7 +71,7 @@ def prepared(config_file: str, run: str, overrides: Sequence[str] = ()) -> tuple
     from nmt.data.prepare import prepare
     from nmt.tasks.translation import build_batches
     from nmt.training.batches import Position
-    from nmt.training.setup import build_updater
+    from nmt.training.run import build_updater
     from nmt.training.task import task_of
 
     config = load_config(config_file, overrides)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt.training.batches import Position
 from nmt.training.distributed import Share, World
-from nmt.training.setup import build_updater
+from nmt.training.run import build_updater
 from nmt.training.task import Task
 
 CPU = torch.device("cpu")

@@ -36,12 +36,12 @@ def build_parser() -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Choose the checkpoints, average them and print their names."""
     from nmt.interop.export import check_output
-    from nmt.training import average
+    from nmt.training.checkpoint import average_checkpoints, chosen_checkpoints
 
     check_output(arguments.output, model=arguments.run)
     best = arguments.last is None
-    checkpoints = average.chosen_checkpoints(arguments.run, arguments.best if best else arguments.last, best=best)
-    average.average_checkpoints(checkpoints, arguments.output, run=arguments.run)
+    checkpoints = chosen_checkpoints(arguments.run, arguments.best if best else arguments.last, best=best)
+    average_checkpoints(checkpoints, arguments.output, run=arguments.run)
     print(f"averaged {', '.join(path.name for path in checkpoints)} of {arguments.run} into {arguments.output}")
     return 0
 

@@ -98,8 +98,8 @@ def _train(arguments: argparse.Namespace, *, started: float, cpu: CpuClock, worl
     """The command in one of the processes that run it together, usually one."""
     from nmt.config import dump
     from nmt.library.training import training_config
-    from nmt.training.setup import build_limits
-    from nmt.training.stopping import Budget
+    from nmt.training.run import build_limits
+    from nmt.training.state import Budget
 
     def warn(line: str) -> None:
         if world.is_main:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.config.load import Check
     from nmt.config.problems import Problem
-    from nmt.training.stopping import Budget, Ending
+    from nmt.training.state import Budget, Ending
 
 logger = logging.getLogger("nmt.train")
 
@@ -104,9 +104,8 @@ def train(
     from nmt.training.distributed import connected
 
     with connected(device) as world, selected(selection().choice, verified=selection().verified):
-        from nmt.training.run import run_training
-        from nmt.training.setup import build_limits
-        from nmt.training.stopping import Budget
+        from nmt.training.run import build_limits, run_training
+        from nmt.training.state import Budget
 
         budget = Budget.of_minutes(max_minutes, max_cpu_minutes, started=started)
         resolved = training_config(

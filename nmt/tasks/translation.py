@@ -37,8 +37,8 @@ from nmt.training.distributed import Share, World, interleave
 from nmt.training.doubts import few_updates, large_vocabularies, odd_vocabularies
 from nmt.training.losses import Loss
 from nmt.training.preflight import check_size
+from nmt.training.run import build_training_loss
 from nmt.training.run_dir import write_lines
-from nmt.training.setup import build_training_loss
 from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample, Task
 from nmt.training.trainer import Trainer

@@ -22,8 +22,7 @@ from nmt.files import LARGEST_LOG, is_file, own_file, read_file, reason, replace
 from nmt.interop.run_layout import EVENTS as EVENTS
 from nmt.interop.run_layout import read_events as read_events
 from nmt.system import USUAL_COLUMNS, columns, wrapped
-from nmt.training.state import Interval
-from nmt.training.stopping import Outlook, duration
+from nmt.training.state import Interval, Outlook, duration
 
 TEXT = "train.log"
 TENSORBOARD = "tensorboard"

@@ -34,8 +34,8 @@ from nmt.search.kept import load_glossary
 from nmt.search.shortlist import read_shortlist
 from nmt.training.distributed import World
 from nmt.training.logs import NO_TENSORBOARD, TENSORBOARD
-from nmt.training.setup import build_limits, find_initial_weights
-from nmt.training.stopping import Budget
+from nmt.training.run import build_limits, find_initial_weights
+from nmt.training.state import Budget
 from nmt.training.task import MemorySample, Task, task_of
 from nmt.training.update import choose_precision
 

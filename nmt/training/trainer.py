@@ -20,23 +20,21 @@ from nmt.training.doubts import equal_translations, inspect
 from nmt.training.logs import SAMPLE_HANG, ProgressBar, RunLog, memory_mb
 from nmt.training.run_dir import kept_translations, write_lines
 from nmt.training.state import (
+    Ending,
+    InterruptedValidationError,
     Interval,
+    Limits,
+    Outlook,
     Progress,
     Ranking,
+    StopRequest,
+    TimeLeft,
+    duration,
     environment,
     environment_changes,
     perplexity,
     random_state,
     set_random_state,
-)
-from nmt.training.stopping import (
-    Ending,
-    InterruptedValidationError,
-    Limits,
-    Outlook,
-    StopRequest,
-    TimeLeft,
-    duration,
 )
 from nmt.training.task import Validates
 from nmt.training.update import StartingGradient, Update, Updater

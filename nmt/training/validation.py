@@ -28,8 +28,7 @@ from nmt.search import Translation
 from nmt.search.ruled import Fusion
 from nmt.search.translator import Translator
 from nmt.training.distributed import World, interleave
-from nmt.training.state import random_state, set_random_state
-from nmt.training.stopping import InterruptedValidationError
+from nmt.training.state import InterruptedValidationError, random_state, set_random_state
 
 T = TypeVar("T")
 LOSS_BATCH_TOKENS = 4096

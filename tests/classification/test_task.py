@@ -29,7 +29,7 @@ from nmt.models.base import loss_weights
 from nmt.tagging import command as tag
 from nmt.training.batches import Position
 from nmt.training.distributed import Share, World
-from nmt.training.setup import build_updater
+from nmt.training.run import build_updater
 from nmt.training.task import task_of
 from tests.classification.texts import write_colours, write_config, write_pairs
 from tests.other_validation import ranked_with_less_text

@@ -250,7 +250,7 @@ def test_training_does_not_begin_or_go_on_with_them(run: Path, tmp_path: Path) -
     from nmt.errors import CheckpointError
     from nmt.interop.model_dir import load_model
     from nmt.training.checkpoint import CheckpointStore
-    from nmt.training.setup import load_initial_weights
+    from nmt.training.run import load_initial_weights
     from nmt.training.state import Ranking
 
     loaded = load_model(run)

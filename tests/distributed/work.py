@@ -26,8 +26,8 @@ from nmt.system import CpuClock
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Group, Position
 from nmt.training.distributed import World, check_same, connected
-from nmt.training.setup import build_updater
-from nmt.training.stopping import Limits
+from nmt.training.run import build_updater
+from nmt.training.state import Limits
 from nmt.training.task import task_of
 from nmt.training.update import Update, Updater
 from nmt.training.validation import Validation, Validator

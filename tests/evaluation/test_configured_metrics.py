@@ -13,7 +13,7 @@ import yaml
 from nmt.config import dump, import_plugins, load_config, load_saved
 from nmt.errors import ConfigError, say_once
 from nmt.evaluation import build_metrics
-from nmt.training.setup import build_ranking
+from nmt.training.run import build_ranking
 from nmt.training.state import Ranking
 from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus

@@ -30,7 +30,7 @@ from nmt.models.parts import number_layers
 from nmt.ops.dropout import Masks, masked_by
 from nmt.training.batches import Position
 from nmt.training.distributed import Share, World
-from nmt.training.setup import build_updater
+from nmt.training.run import build_updater
 from nmt.training.task import task_of
 from tests.other_validation import ranked_with_less_text
 from tests.shared_gradients import gradients

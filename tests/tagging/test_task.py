@@ -26,7 +26,7 @@ from nmt.tagging.prediction import LineTagger
 from nmt.tagging.task import LabelledBatch, LabelLoss
 from nmt.training.batches import Position
 from nmt.training.distributed import Share
-from nmt.training.setup import build_updater
+from nmt.training.run import build_updater
 from nmt.training.task import task_of
 from tests.other_validation import ranked_with_less_text
 from tests.shared_gradients import gradients

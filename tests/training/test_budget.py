@@ -13,8 +13,7 @@ import torch
 import nmt
 from nmt.cli import train
 from nmt.library import training as library
-from nmt.training.state import Progress, Ranking
-from nmt.training.stopping import Budget, Limits, TimeLeft, duration
+from nmt.training.state import Budget, Limits, Progress, Ranking, TimeLeft, duration
 from nmt.training.update import Updater
 from nmt.training.validation import Validator
 from tests.tiny_training import events, nmt_train, same, training_state, write_config, write_corpus

@@ -21,7 +21,7 @@ from nmt.data.prepare import prepare
 from nmt.tasks.translation import build_batches
 from nmt.training import update as updates
 from nmt.training.batches import Position
-from nmt.training.setup import build_ranking, build_updater
+from nmt.training.run import build_ranking, build_updater
 from nmt.training.task import task_of
 from nmt.training.update import DivergedError, Precision, Updater
 from tests.tiny_training import before_step, events, nmt_train, same, training_state, write_config, write_corpus

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from nmt.errors import CheckpointError
-from nmt.training.ema import EMA, PlateauAverage
+from nmt.training.update import EMA, PlateauAverage
 from tests.tiny_training import nmt_train, training_state, write_config, write_corpus
 
 

@@ -14,7 +14,7 @@ from nmt.config import load_config
 from nmt.data.prepare import prepare
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
-from nmt.training.setup import build_updater
+from nmt.training.run import build_updater
 from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 

@@ -21,7 +21,7 @@ from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
 from nmt.training.distributed import Share
 from nmt.training.losses import BatchLoss, CrossEntropy, Loss, TrainingBatch, cross_entropy
-from nmt.training.setup import build_updater
+from nmt.training.run import build_updater
 from nmt.training.task import task_of
 from nmt.training.update import Updater
 from tests.own_components import registries_restored, write_example

@@ -19,7 +19,7 @@ from nmt.tasks.translation import build_batches, build_sampler
 from nmt.training import trainer
 from nmt.training.batches import BatchStream, Position
 from nmt.training.distributed import Share
-from nmt.training.setup import build_updater
+from nmt.training.run import build_updater
 from nmt.training.state import random_state
 from nmt.training.task import task_of
 from tests.tiny_training import nmt_train, same, training_state, write_config, write_corpus

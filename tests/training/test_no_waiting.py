@@ -14,7 +14,7 @@ from nmt.ops.dispatch import selected, triton_problem
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
 from nmt.training.distributed import World
-from nmt.training.setup import build_updater
+from nmt.training.run import build_updater
 from nmt.training.task import task_of
 from nmt.training.update import Precision
 from tests.fake_gpu import FAKE_GPU, pretend_a_gpu

@@ -21,7 +21,7 @@ from nmt.ops.dropout import Masks, masked_by
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
 from nmt.training.losses import CrossEntropy, SampledCrossEntropy, TrainingBatch, cross_entropy
-from nmt.training.setup import build_updater
+from nmt.training.run import build_updater
 from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 

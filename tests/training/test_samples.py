@@ -16,7 +16,7 @@ from nmt.data.prepare import prepare
 from nmt.search.translator import Translator
 from nmt.tasks.translation import build_batches, build_samples
 from nmt.training.batches import Position
-from nmt.training.setup import build_updater
+from nmt.training.run import build_updater
 from nmt.training.state import random_state
 from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, same, training_state, write_config, write_corpus

@@ -10,8 +10,7 @@ import pytest
 from nmt.system import columns, wrapped
 from nmt.training import logs
 from nmt.training.logs import ProgressBar, RunLog, shortened
-from nmt.training.state import Interval
-from nmt.training.stopping import Outlook
+from nmt.training.state import Interval, Outlook
 from tests.screen import COLUMNS, screen_as_stderr
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 

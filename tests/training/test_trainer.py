@@ -25,8 +25,8 @@ from nmt.ops.linear_cross_entropy import Losses
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import BatchStream, Group, Position
 from nmt.training.distributed import World
-from nmt.training.setup import build_limits, build_updater
-from nmt.training.stopping import Budget
+from nmt.training.run import build_limits, build_updater
+from nmt.training.state import Budget
 from nmt.training.task import task_of
 from nmt.training.update import Precision
 from tests.cross_entropy import reference_cross_entropy

@@ -21,8 +21,8 @@ from nmt.models.base import Seq2Seq
 from nmt.registry import METRICS
 from nmt.search import ScoredText, Translation
 from nmt.tasks.translation import build_validator
-from nmt.training.setup import build_updater
-from nmt.training.stopping import InterruptedValidationError
+from nmt.training.run import build_updater
+from nmt.training.state import InterruptedValidationError
 from nmt.training.task import task_of
 from nmt.training.validation import Validator, batch_losses, counts, mean_loss, problems, rows_by_length
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
