@@ -112,11 +112,6 @@ def drop_padding_columns(ids: Tensor) -> Tensor:
     return ids if bool(used.all()) else ids[:, used]
 
 
-def mean_weights(weights: Weights) -> Tensor:
-    """The mean [B, T, S] of all heads of all attentions [B, G, T, S]."""
-    return torch.cat(weights, 1).mean(1)
-
-
 def loss_weights(target: Tensor, *, normalization: Normalization) -> Tensor:
     """Weights [B, T] in fp64 with which the losses of the words of target [B, T] add up to the training loss.
 
@@ -217,7 +212,8 @@ class Seq2Seq(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits [B, T', V] of each target word given those before it; T' without columns of padding alone."""
-        return self.embeddings.logits(self.readout(*self._decode(source, drop_padding_columns(target))))
+        decoded = self.decoder.sequence(*self._decoder_inputs(source, drop_padding_columns(target)))
+        return self.embeddings.logits(self.readout(*decoded))
 
     @torch.no_grad()
     def token_losses(
@@ -270,7 +266,7 @@ class Seq2Seq(nn.Module):
 
         `tight`: see `encode`.
         """
-        decoded = self._decode(source, target, tight=tight)
+        decoded = self.decoder.sequence(*self._decoder_inputs(source, target, tight=tight))
         pieces = [piece.flatten(0, 1).index_select(0, words) for piece in decoded]
         with among(words, length=target.size(1)):
             return self.readout(*pieces)
@@ -305,7 +301,7 @@ class Seq2Seq(nn.Module):
         """
         inputs = self._decoder_inputs(source, drop_padding_columns(target))
         weights = self.decoder.attending_sequence(*inputs)[1]
-        return SourceAttention(weights, mean_weights(weights))
+        return SourceAttention(weights, torch.cat(weights, 1).mean(1))
 
     def start(self, source: Tensor) -> DecodingState:
         """The state before the first word, one row for each sentence of source [B, S]."""
@@ -357,17 +353,13 @@ class Seq2Seq(nn.Module):
 
     def attending_features(self, tokens: Tensor | None, state: DecodingState) -> tuple[Tensor, Tensor, DecodingState]:
         """As `attending_step`, but what the output layer reads [N, E] instead of the logits."""
-        pieces, weights, state = self._attending(tokens, state)
-        return self.readout(*pieces), mean_weights(weights).flatten(0, 1), state
+        pieces, weights, state = self.attending(tokens, state)
+        return self.readout(*pieces), torch.cat(weights, 1).mean(1).flatten(0, 1), state
 
-    def attending_heads(self, tokens: Tensor | None, state: DecodingState) -> tuple[Weights, DecodingState]:
-        """As `attending_step`, but the weights [B, G, K, S'] of each attention alone, N = B * K."""
-        return self._attending(tokens, state)[1:]
-
-    def _attending(
+    def attending(
         self, tokens: Tensor | None, state: DecodingState
     ) -> tuple[tuple[Tensor, ...], Weights, DecodingState]:
-        """What the readout takes, the weights, and the state after it."""
+        """As `attending_step`, but what the readout takes, and the weights [B, G, K, S'] of each attention."""
         x = self.embeddings.zeros(state.rows) if tokens is None else self.embeddings.embed_target(tokens)
         pieces, states, weights = self.decoder.attending_step(self.target_dropout(x), state.memories, state.states)
         return pieces, weights, state._replace(states=states)
@@ -375,10 +367,6 @@ class Seq2Seq(nn.Module):
     def logits(self, features: Tensor, words: OutputWords | None = None) -> Tensor:
         """Of `features` [N, E], [N, V], or [N, U] of words."""
         return self.embeddings.logits(features) if words is None else words.logits(features)
-
-    def _decode(self, source: Tensor, target: Tensor, *, tight: bool = False) -> tuple[Tensor, ...]:
-        """What the readout takes [B, T, ...], for each target word given those before it."""
-        return self.decoder.sequence(*self._decoder_inputs(source, target, tight=tight))
 
     def _decoder_inputs(
         self, source: Tensor, target: Tensor, *, tight: bool = False

@@ -102,11 +102,6 @@ BASE = 10_000.0
 """Wave lengths of rotary positions grow up to 2 pi times this (Su et al., 2021)."""
 
 
-def join_heads(x: Tensor) -> Tensor:
-    """[B, G, T, D] -> [B, T, G * D]."""
-    return x.transpose(1, 2).flatten(2)
-
-
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
     """Rotary positions (Su et al., 2021): pairs (i, i + D/2) of x [..., T, D] turned by position * 10000^(-2i/D).
 
@@ -158,7 +153,7 @@ class DotAttention(nn.Module):
         if not (weights or drops):
             mask = None if penalty is None else penalty.to(query.dtype)
             found = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
-            return Attended(join_heads(found), None)
+            return Attended(found.transpose(1, 2).flatten(2), None)
         scores = at_least_fp32(query @ keys.transpose(2, 3)) * query.size(-1) ** -0.5
         if penalty is not None:
             scores = scores + penalty
@@ -169,7 +164,8 @@ class DotAttention(nn.Module):
         seen = chosen
         if drops:  # the mask of a word must not depend on how far its sentence is padded
             seen = self.dropout(chosen.permute(0, 2, 3, 1).contiguous()).permute(0, 3, 1, 2)
-        return Attended(join_heads(seen.to(values.dtype) @ values), chosen if weights else None)
+        found = seen.to(values.dtype) @ values  # [B, G, Q, D]
+        return Attended(found.transpose(1, 2).flatten(2), chosen if weights else None)
 
 
 class SourceAttention(nn.Module):
@@ -299,27 +295,14 @@ class RoomForWords(NamedTuple):
         return KeptWords(self.keys[:, :, :words], self.values[:, :, :words])
 
 
-class Mixing(nn.Module):
-    """From normalised words of the target to what is added to them; each word sees those up to itself."""
+class UnitMixing(nn.Module):
+    """What mixes the words of the target, normalised, each of which sees those up to itself: a recurrent unit.
+
+    A linear map follows, unless what the unit puts out is taken as it is.
+    """
 
     state_size: int
     """P, the width of the packed state before the first word."""
-
-    def unpack_state(self, packed: Tensor) -> Any:
-        """The state of N rows from packed [N, P]."""
-        raise NotImplementedError
-
-    def sequence(self, x: Tensor, state: Any, mask: Tensor) -> Tensor:
-        """x [B, T, size] from a state; mask [B, T] is true at words."""
-        raise NotImplementedError
-
-    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """The next word x [N, size] of N rows, and the state after it."""
-        raise NotImplementedError
-
-
-class UnitMixing(Mixing):
-    """A recurrent unit and, unless what it puts out is taken as it is, a linear map of that."""
 
     def __init__(self, make_cell: MakeCell, size: int, *, projection: bool) -> None:
         super().__init__()
@@ -328,19 +311,22 @@ class UnitMixing(Mixing):
         self.state_size = self.cell.state_size
 
     def unpack_state(self, packed: Tensor) -> Any:
+        """The state of N rows from packed [N, P]."""
         return self.cell.unpack_state(packed)
 
     def sequence(self, x: Tensor, state: Any, mask: Tensor) -> Tensor:
+        """x [B, T, size] from a state; mask [B, T] is true at words."""
         outputs, _ = self.cell.for_batch(x).layer(x, state, mask)
         return cast("Tensor", self.out(outputs))
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """The next word x [N, size] of N rows, and the state after it."""
         state = self.cell.search_step(self.cell.project(x), state)
         return self.out(self.cell.output(state)), state
 
 
-class AttentionMixing(Mixing):
-    """Self-attention, which keeps keys and values of all words so far."""
+class AttentionMixing(nn.Module):
+    """The same by self-attention, which keeps keys and values of all words so far."""
 
     state_size = 0
 
@@ -477,7 +463,7 @@ class DecoderBlock(nn.Module):
 
     def __init__(
         self,
-        mixing: Mixing,
+        mixing: UnitMixing | AttentionMixing,
         attention: SourceAttention,
         feed_forward: FeedForward | None,
         *,
@@ -558,8 +544,12 @@ class BlockDecoder(Decoder):
         return (x,), tuple(after), tuple(weights)
 
     def with_room(self, states: States, words: int) -> States:
-        """The states after `words` words, such that there is room for one more and shapes seldom change."""
-        return tuple(_with_room(state, words) for state in states)
+        roomy: list[Any] = []
+        for state in states:
+            if isinstance(state, RoomForWords) and words >= state.keys.size(2):
+                state = state.cut(words)
+            roomy.append(state.with_room(WORDS_STEP) if isinstance(state, KeptWords) else state)
+        return tuple(roomy)
 
     def _sequence(
         self, x: Tensor, memories: Memories, states: States, mask: Tensor, *, weights: bool
@@ -579,14 +569,6 @@ class BlockDecoder(Decoder):
         for block, memory, state in zip(self.blocks, memories, states, strict=True):
             assert memory is not None
             yield block, memory, state
-
-
-def _with_room(state: Any, words: int) -> Any:
-    if isinstance(state, RoomForWords):
-        if words < state.keys.size(2):
-            return state
-        state = state.cut(words)
-    return state.with_room(WORDS_STEP) if isinstance(state, KeptWords) else state
 
 
 class ZeroStates(InitialStates):

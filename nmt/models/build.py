@@ -68,16 +68,13 @@ def units_without_dropout(config: ModelConfig, names: Collection[str]) -> list[t
     """The same of the units with these names, known or not."""
     if not config.recurrent_dropout:
         return []
-    without = Cell.dropped_step
-    found = [name for name in CELLS.names() if name in names]
-    found = [name for name in found if getattr(CELLS.get(name), "dropped_step", without) is without]
-    return [("recurrent_dropout", f"the unit '{name}' has none: {_reason(CELLS.get(name))}") for name in found]
-
-
-def _reason(unit: Any) -> str:
-    """Why it has none; a plugin's unit need not be a `Cell`."""
-    reason: str = getattr(unit, "without_dropout", Cell.without_dropout)
-    return reason
+    problems = []
+    for name in [name for name in CELLS.names() if name in names]:
+        unit = CELLS.get(name)  # that of a plugin need not be a `Cell`
+        if getattr(unit, "dropped_step", Cell.dropped_step) is Cell.dropped_step:
+            reason = getattr(unit, "without_dropout", Cell.without_dropout)
+            problems.append(("recurrent_dropout", f"the unit '{name}' has none: {reason}"))
+    return problems
 
 
 def initializer(config: ModelConfig) -> Initializer:
@@ -103,18 +100,12 @@ def build_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: 
         with Unfilled():
             model = architecture.from_config(config, *sizes)
         check_started(model)
-    _start_scales(model, config.layer_norm_scale)
-    return model
-
-
-@torch.no_grad()
-def _start_scales(model: nn.Module, value: float) -> None:
-    """Let the scales of all layer norms of this package, those of cells too, start from `value`."""
     for module in model.modules():
         if isinstance(module, (LayerNorm, Cell)):
             for name, parameter in module.named_parameters(recurse=False):
                 if name.rpartition("_")[2] == "scale":
-                    nn.init.constant_(parameter, value)
+                    nn.init.constant_(parameter, config.layer_norm_scale)
+    return model
 
 
 def count_parameters(config: Config | ModelConfig, source_vocab_size: int, target_vocab_size: int) -> int:
@@ -158,16 +149,15 @@ _EMPTY = frozenset(
 
 def check_started(model: nn.Module) -> None:
     """Raise ConfigError, which names them, if parameters of a model that was made in `Unfilled` have no value yet."""
-    names = [name for name, parameter in model.named_parameters() if _is_unfilled(parameter)]
+    names = []
+    for name, parameter in model.named_parameters():
+        is_lazy = isinstance(parameter, UninitializedParameter)  # its size is not known
+        # one pass, which makes nothing
+        if is_lazy or (not parameter.is_meta and bool(parameter.detach().sum().isnan())):
+            names.append(name)
     if names:
         rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         raise ConfigError(
             f"model.architecture: parameters without a value to start from: {', '.join(names[:_SHOWN])}{rest}; give "
             "each one where it is made, or in reset_parameters of the module that has it"
         )
-
-
-def _is_unfilled(parameter: Tensor) -> bool:
-    if isinstance(parameter, UninitializedParameter):  # of a lazy module, whose size is not known
-        return True
-    return not parameter.is_meta and bool(parameter.detach().sum().isnan())  # one pass, which makes nothing

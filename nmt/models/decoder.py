@@ -79,9 +79,14 @@ class AttendingRNN(nn.Module):
         lower = self.lower.for_batch(x)
         levels = [(attention, higher.for_batch(x)) for attention, higher in self.levels]
         inputs = lower.project(x)
-        found, unit, known = None, lower.unit(), _known(levels)
-        if unit is not None and known is not None:
-            found = attended_sequence(unit, known, inputs, memory=memory.attended, state=tuple(state), mask=mask)
+        found, first = None, lower.unit()
+        known = [  # what kernels need
+            Level(attention.level(context), unit)
+            for attention, higher in levels
+            if (unit := higher.unit()) is not None and (context := higher.projection()) is not None
+        ]
+        if first is not None and len(known) == len(levels):
+            found = attended_sequence(first, known, inputs, memory=memory.attended, state=tuple(state), mask=mask)
         if found is None:
             found = self._written_out(lower, levels, inputs, memory, state, mask)
         return found._replace(last=type(state)(*found.last))
@@ -173,17 +178,6 @@ class DeepAttentionRNN(AttendingRNN):
     @property
     def levels(self) -> list[tuple[AttentionQuery, Cell[Any]]]:
         return cast("list[tuple[AttentionQuery, Cell[Any]]]", list(zip(self.attentions, self.higher, strict=True)))
-
-
-def _known(levels: Sequence[AnyLevel]) -> list[Level] | None:
-    """The parts that kernels need of attentions and the cells above them; None for an unknown cell."""
-    found = []
-    for attention, higher in levels:
-        unit, context = higher.unit(), higher.projection()
-        if unit is None or context is None:
-            return None
-        found.append(Level(attention.level(context), unit))
-    return found
 
 
 class DecoderLayer(nn.Module):

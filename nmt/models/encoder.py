@@ -170,11 +170,6 @@ class Alternating(Encoder):
         return EncoderOutput(outputs, last)
 
 
-def first_layer(make_cell: MakeCell, input_size: int, *, context_aware: bool) -> Bidirectional | ContextAware:
-    """The bidirectional layer that every encoder starts with."""
-    return ContextAware(make_cell, input_size) if context_aware else Bidirectional(make_cell, input_size)
-
-
 class ResidualLayer(nn.Module):
     """x + dropout(W y + b), then layer norm: how a deep stack takes in the outputs y of a layer."""
 
@@ -209,7 +204,7 @@ class DeepEncoder(Encoder):
         dropout: float,
     ) -> None:
         super().__init__()
-        first = first_layer(make_cell, embedding_size, context_aware=context_aware)
+        first = (ContextAware if context_aware else Bidirectional)(make_cell, embedding_size)
         above = [Forward(make_cell, embedding_size) for _ in range(layers - 1)]
         self.layers = nn.ModuleList([first, *above])
         self.residuals = nn.ModuleList(

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt.models.attention import AttentionMemory
 from nmt.models.base import PAD, DecodingState, Seq2Seq
@@ -19,8 +19,8 @@ from nmt.ops.matrices.best_words import BestWords, Choice
 WORDS_STEP: Final = 256
 """The same of the words of a shortlist."""
 
-Step = Callable[..., tuple[Sequence[Tensor], DecodingState]]
-"""From tokens, a state whose rows are in order, and other tensors: what is found, and the state after it."""
+Step = Callable[..., tuple[Any, ...]]
+"""From tokens, a state whose rows are in order, and other tensors: what is found, tensors, and then the state after."""
 
 
 class GraphedState(NamedTuple):
@@ -66,7 +66,8 @@ class GraphedModel:
 
     def __init__(self, model: Seq2Seq) -> None:
         self._model = model
-        self._recorded = all(_is_ours(part) for part in (model.decoder, model.readout))
+        parts = model.decoder, model.readout
+        self._recorded = all(type(part).__module__.partition(".")[0] == "nmt" for part in parts)
         self._recorder = graphs.new_recorder(next(model.parameters()).device)
 
     def start(self, source: Tensor) -> GraphedState:
@@ -91,13 +92,12 @@ class GraphedModel:
             return best, state.after_step(inner)
         listed = [] if words is None else [words.ids, words.forbidden, *plain_parts(words.table)]
 
-        def find(
-            tokens: Tensor, inner: DecodingState, before: Tensor | None, *tensors: Tensor
-        ) -> tuple[BestWords, DecodingState]:
+        def find(tokens: Tensor, inner: DecodingState, before: Tensor | None, *tensors: Tensor) -> tuple[Any, ...]:
             own = None
             if words is not None:
                 own = OutputWords(tensors[0], rebuilt_matrix(tensors[2:], like=words.table), tensors[1])
-            return self._model.best(tokens, inner, choice._replace(before=before), own)
+            best, inner = self._model.best(tokens, inner, choice._replace(before=before), own)
+            return *best, inner
 
         key = (choice._replace(before=None), len(listed))
         found, state = self._run(find, tokens, state, [choice.before, *listed], key=key)
@@ -110,13 +110,8 @@ class GraphedModel:
         if tokens is None or state.session is None:
             logits, inner = self._model.step(tokens, state.settled(), words)
             return logits, state.after_step(inner)
-
-        def features(tokens: Tensor, inner: DecodingState) -> tuple[list[Tensor], DecodingState]:
-            found, inner = self._model.features(tokens, inner)
-            return [found], inner
-
         ids = tokens if words is None else words.ids[tokens]
-        (found,), state = self._run(features, ids, state, [], key="features")
+        (found,), state = self._run(self._model.features, ids, state, [], key="features")
         return self._model.logits(found, words), state
 
     def attending_step(
@@ -126,13 +121,9 @@ class GraphedModel:
         if tokens is None or state.session is None:
             logits, weights, inner = self._model.attending_step(tokens, state.settled(), words)
             return logits, weights[:, : state.positions], state.after_step(inner)
-
-        def features(tokens: Tensor, inner: DecodingState) -> tuple[list[Tensor], DecodingState]:
-            found, weights, inner = self._model.attending_features(tokens, inner)
-            return [found, weights], inner
-
         ids = tokens if words is None else words.ids[tokens]
-        (found, weights), state = self._run(features, ids, state, [], key="attending features")
+        attending = self._model.attending_features
+        (found, weights), state = self._run(attending, ids, state, [], key="attending features")
         return self._model.logits(found, words), weights[:, : state.positions], state
 
     def _run(
@@ -149,8 +140,11 @@ class GraphedModel:
         def work(tokens: Tensor, rows: Tensor | None, *tensors: Tensor) -> list[Tensor]:
             inner = _rebuilt(tensors[count:], kinds, attends)
             inner = inner if rows is None else inner.reorder(rows)
-            with _without_cache(tokens):
-                found, inner = step(tokens, inner, *tensors[:count])
+            # Autocast as it is, but that no weight it casts outlives a recording, in which nothing is computed.
+            kind, autocast = tokens.device.type, torch.is_autocast_enabled(tokens.device.type)
+            dtype = torch.get_autocast_dtype(kind)
+            with torch.autocast(kind, dtype=dtype, enabled=autocast, cache_enabled=False):
+                *found, inner = step(tokens, inner, *tensors[:count])
             return [*found, *_tensors(inner.states)]
 
         parts = _tensors(memory[:3] for memory in state.inner.memories if memory is not None)
@@ -165,10 +159,6 @@ class GraphedModel:
         size = len(found) - len(states)
         inner = _rebuilt([*found[size:], *parts], kinds, attends)
         return found[:size], state.after_step(state.inner._replace(states=inner.states))
-
-
-def _is_ours(module: nn.Module) -> bool:
-    return type(module).__module__.partition(".")[0] == "nmt"
 
 
 def _filled_up(memory: AttentionMemory) -> AttentionMemory:
@@ -188,10 +178,3 @@ def _rebuilt(tensors: Sequence[Tensor], kinds: Sequence[Any], attends: Sequence[
     states = tuple(kind(*(next(row) for _ in kind._fields)) for kind in kinds)
     memories = tuple(AttentionMemory(next(row), next(row), next(row)) if there else None for there in attends)
     return DecodingState(memories, states)
-
-
-def _without_cache(x: Tensor) -> torch.autocast:
-    """Autocast as it is, but that no weight it casts outlives a recording, in which nothing is computed."""
-    device = x.device.type
-    enabled = torch.is_autocast_enabled(device)
-    return torch.autocast(device, dtype=torch.get_autocast_dtype(device), enabled=enabled, cache_enabled=False)

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from nmt.cells import Cell, memory_weights
-from nmt.models.attention import AttentionMemory, AttentionQuery
+from nmt.models.attention import AttentionQuery
 from nmt.models.base import Seq2Seq
-from nmt.models.blocks import Attended, DotAttention, SelfAttention, SourceAttention
+from nmt.models.blocks import SelfAttention, SourceAttention
 from nmt.ops.unit import GateValues, Update
 from nmt.registry import CELLS
 
@@ -53,33 +53,19 @@ class Step:
     """The step, of this cell or another one, whose state it began with."""
 
 
-class _Standing(nn.Module):
-    """Replaces another module, and has its attributes."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-        self.training = inner.training
-
-    def __getattr__(self, name: str) -> Any:
-        found = self.__dict__["_modules"].get("inner")
-        return super().__getattr__(name) if found is None or name == "inner" else getattr(found, name)
-
-
 class RecordedCell(Cell[Any]):
     """A cell of which nothing is known but its steps, as of one of a plugin, so that every loop calls them."""
 
     inner: Cell[Any]
 
-    def __init__(self, inner: Cell[Any], *, others: list[RecordedCell]) -> None:
-        """`others` are all cells of the model, to which this one is added."""
+    def __init__(self, inner: Cell[Any], *, others: Mapping[str, RecordedCell]) -> None:
+        """`others` are all cells of the model, this one among them, by their paths."""
         super().__init__(inner.input_size, inner.hidden_size, layer_norm=inner.layer_norm, options=inner.options)
         self.inner, self.training = inner, inner.training
         vars(self)["State"] = inner.State
         self.steps: list[Step] = []
         self._others = others
         self._products: Tensor | None = None
-        others.append(self)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -136,7 +122,7 @@ class RecordedCell(Cell[Any]):
 
     def _step_before(self, state: Any) -> Step | None:
         """A loop may have copied the state that a step has left."""
-        last = [cell.steps[-1] for cell in self._others if cell.steps]
+        last = [cell.steps[-1] for cell in self._others.values() if cell.steps]
         for step in last:
             if step.after is state:
                 return step
@@ -168,38 +154,23 @@ def _forget_since(before: Step | None, step: Step, update: Update) -> Tensor | N
     return forget
 
 
-class RecordedAttention(_Standing):
-    """Additive attention."""
-
-    inner: AttentionQuery
-
-    def __init__(self, inner: AttentionQuery) -> None:
-        super().__init__(inner)
-        self.seen: list[Tensor] = []
-
-    def attend(self, query: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
-        """As `AttentionQuery.attend`."""
-        context, weights = self.inner.attend(query, memory)
-        self.seen.append(weights)
-        return context, weights
+Module = TypeVar("Module", bound=nn.Module)
 
 
-class RecordedDots(_Standing):
-    """Dot-product attention, which has its weights only where it is asked for them."""
+def recording(inner: Module, method: str, seen: list[Tensor], **given: bool) -> Module:
+    """A copy of an attention that shares all it has; the weights that `method` returns, second, are added to `seen`.
 
-    inner: DotAttention
+    `given`: arguments of `method` whatever its caller says.
+    """
+    copied, call = copy.copy(inner), getattr(inner, method)
 
-    def __init__(self, inner: DotAttention) -> None:
-        super().__init__(inner)
-        self.seen: list[Tensor] = []
-
-    def forward(
-        self, query: Tensor, keys: Tensor, values: Tensor, *, penalty: Tensor | None, causal: bool = False, **_: bool
-    ) -> Attended:
-        """As `DotAttention.forward`."""
-        found = self.inner(query, keys, values, penalty=penalty, causal=causal, weights=True)
-        self.seen.append(found.weights)
+    def recorded(*arguments: Any, **options: Any) -> Any:
+        found = call(*arguments, **{**options, **given})
+        seen.append(found[1])
         return found
+
+    vars(copied)[method] = recorded
+    return copied
 
 
 _UNSAID: Final = {"layers", "blocks", "rnn", "cell", "mixing", "attention", "attentions"}
@@ -254,15 +225,22 @@ def record(model: Seq2Seq, source: Tensor, target: Tensor) -> Record:
     decoder reports by `attending_sequence`.
     """
     source, target = source.unsqueeze(0), target.unsqueeze(0)
-    cells: list[RecordedCell] = []
-    watched = list(_watched(model, cells))
-    logits = _with_parts(model, {id(part): stand_in for _, part, stand_in in watched})(source, target)[0]
-    units, attention = dict[str, UnitRecord](), dict[str, Tensor]()
-    for path, _, one in watched:
-        if not isinstance(one, RecordedCell):
-            attention |= {path: torch.cat(one.seen, 2)[0]} if one.seen else {}
-        elif (found := one.record()) is not None:
-            units[path] = found
+    cells, seen = dict[str, RecordedCell](), dict[str, list[Tensor]]()
+    # deepcopy takes from here what it would copy: all tensors are the model's own.
+    memo: dict[int, object] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    memo[id(model.stored)] = model.stored
+    for path, module in model.named_modules():
+        if isinstance(module, Cell):
+            cells[path] = memo[id(module)] = RecordedCell(module, others=cells)
+        elif isinstance(module, AttentionQuery):
+            memo[id(module)] = recording(module, "attend", seen.setdefault(path, []))
+        elif isinstance(module, SourceAttention | SelfAttention):
+            place = path + OF_ITSELF if isinstance(module, SelfAttention) else path
+            inner = module.attention
+            memo[id(inner)] = recording(inner, "forward", seen.setdefault(place, []), weights=True)
+    logits = copy.deepcopy(model, memo)(source, target)[0]
+    units = {path: found for path, cell in cells.items() if (found := cell.record()) is not None}
+    attention = {path: torch.cat(weights, 2)[0] for path, weights in seen.items() if weights}
     attention = dict(zip(layer_names(list(attention)), attention.values(), strict=True))
     if model.tells_attention and all(name.endswith(OF_ITSELF) for name in attention):
         layers = model.attention(source, target).layers
@@ -274,27 +252,3 @@ def attention_names(model: Seq2Seq, count: int) -> list[str]:
     """Names of the `count` attentions to the source that the decoder of `model` tells, in its order."""
     known = [path for path, module in model.named_modules() if isinstance(module, AttentionQuery | SourceAttention)]
     return layer_names(known) if len(known) == count else [f"decoder.{place}" for place in range(count)]
-
-
-Watched = tuple[str, nn.Module, RecordedCell | RecordedAttention | RecordedDots]
-"""A path, the module there, and what stands in its place."""
-
-
-def _watched(model: Seq2Seq, cells: list[RecordedCell]) -> Iterator[Watched]:
-    for path, module in model.named_modules():
-        if isinstance(module, Cell):
-            yield path, module, RecordedCell(module, others=cells)
-        elif isinstance(module, AttentionQuery):
-            yield path, module, RecordedAttention(module)
-        elif isinstance(module, SourceAttention):
-            yield path, module.attention, RecordedDots(module.attention)
-        elif isinstance(module, SelfAttention):
-            yield path + OF_ITSELF, module.attention, RecordedDots(module.attention)
-
-
-def _with_parts(model: Seq2Seq, parts: dict[int, nn.Module]) -> Seq2Seq:
-    """A copy with other modules in place of those with these ids; all tensors are the model's own."""
-    # deepcopy takes from here what it would copy.
-    memo: dict[int, object] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    memo |= {id(model.stored): model.stored, **parts}
-    return copy.deepcopy(model, memo)

@@ -17,7 +17,7 @@ from nmt.models.decoder import (
     DeepDecoder,
     ShallowDecoder,
 )
-from nmt.models.encoder import Alternating, DeepEncoder, Encoder, MakeCell, first_layer
+from nmt.models.encoder import Alternating, Bidirectional, ContextAware, DeepEncoder, Encoder
 from nmt.models.parts import Embeddings, InitialStates, Readout, TanhReadout
 from nmt.registry import MODELS
 
@@ -48,7 +48,6 @@ class RNNSearch(Seq2Seq):
 
     @classmethod
     def check(cls, config: ModelConfig) -> list[tuple[str, str]]:
-        """What does not fit together in the section `model`, as (key, message)."""
         return check_recurrent_dropout(config) + [
             (key, f"{given!r} is not possible, 'rnnsearch' has {key}: {str(fixed).lower()}")
             for key, fixed in _FIXED.items()
@@ -57,9 +56,8 @@ class RNNSearch(Seq2Seq):
 
     @classmethod
     def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> RNNSearch:
-        """Build the model that the section `model` describes, freshly initialised."""
         size = config.embedding_size
-        encoder = first_layer(cell_maker(config, "encoder"), size, context_aware=config.context_aware_encoder)
+        encoder = (ContextAware if config.context_aware_encoder else Bidirectional)(cell_maker(config, "encoder"), size)
         rnn = AttentionRNN(cell_maker(config, "decoder"), size, encoder.output_size, layer_norm=config.layer_norm)
         sizes = source_vocab_size, target_vocab_size
         return _of_one_layer(cls, config, sizes, encoder=encoder, rnn=rnn, tanh=True, joined=False)
@@ -80,7 +78,6 @@ class DeepNMT(Seq2Seq):
 
     @classmethod
     def check(cls, config: ModelConfig) -> list[tuple[str, str]]:
-        """What does not fit together in the section `model`, as (key, message)."""
         problems = check_recurrent_dropout(config)
         if config.hidden_size % config.attention_heads:
             message = f"{config.attention_heads} must divide hidden_size ({config.hidden_size})"
@@ -89,7 +86,6 @@ class DeepNMT(Seq2Seq):
 
     @classmethod
     def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> DeepNMT:
-        """Build the model that the section `model` describes, freshly initialised."""
         hidden_size, size = config.hidden_size, config.embedding_size
         normalize, dropout = config.layer_norm, config.dropout
         make_cell = cell_maker(config, "decoder")
@@ -102,8 +98,15 @@ class DeepNMT(Seq2Seq):
             layer_norm=normalize,
             dropout=dropout,
         )
-        attends = [config.deep_attention or index == 0 for index in range(config.decoder_layers)]
-        layers = [_decoder_layer(config, make_cell, attends=own) for own in attends]
+        layers: list[DecoderLayer] = []
+        for index in range(config.decoder_layers):
+            if config.deep_attention or index == 0:
+                heads = config.attention_heads
+                rnn = AttentionRNN(make_cell, size, hidden_size, heads=heads, layer_norm=normalize)
+                layers.append(AttendingLayer(rnn))
+            else:
+                kind = ContextLayer if config.context_aware_encoder else ConcatenatingLayer
+                layers.append(kind(make_cell, size, hidden_size))
         decoder = DeepDecoder(
             layers, hidden_size=hidden_size, embedding_size=size, layer_norm=normalize, dropout=dropout
         )
@@ -119,16 +122,6 @@ class DeepNMT(Seq2Seq):
             dropout=dropout,
             init_range=initializer(config),
         )
-
-
-def _decoder_layer(config: ModelConfig, make_cell: MakeCell, *, attends: bool) -> DecoderLayer:
-    inputs, memory = config.embedding_size, config.hidden_size
-    if attends:
-        heads = config.attention_heads
-        return AttendingLayer(AttentionRNN(make_cell, inputs, memory, heads=heads, layer_norm=config.layer_norm))
-    if config.context_aware_encoder:
-        return ContextLayer(make_cell, inputs, memory)
-    return ConcatenatingLayer(make_cell, inputs, memory)
 
 
 _UNUSED: dict[str, tuple[bool, str]] = {
@@ -154,7 +147,6 @@ class RNNSearchDeepAtt(Seq2Seq):
 
     @classmethod
     def check(cls, config: ModelConfig) -> list[tuple[str, str]]:
-        """What does not fit together in the section `model`, as (key, message)."""
         problems = check_recurrent_dropout(config)
         problems += [
             (key, f"has no effect with 'rnnsearch_deepatt': {instead}. Leave it {str(default).lower()}, the default.")
@@ -168,7 +160,6 @@ class RNNSearchDeepAtt(Seq2Seq):
 
     @classmethod
     def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> RNNSearchDeepAtt:
-        """Build the model that the section `model` describes, freshly initialised."""
         size = config.embedding_size
         encoder = Alternating(cell_maker(config, "encoder"), size, layers=config.encoder_layers)
         rnn = DeepAttentionRNN(

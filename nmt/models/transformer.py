@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -20,7 +20,6 @@ from nmt.models.blocks import (
     DecoderBlock,
     EncoderBlock,
     FeedForward,
-    Mixing,
     Norm,
     NormReadout,
     SelfAttention,
@@ -31,6 +30,7 @@ from nmt.models.blocks import (
     ZeroStates,
 )
 from nmt.models.build import cell_maker, check_dropouts, check_recurrent_dropout, within
+from nmt.models.encoder import MakeCell
 from nmt.registry import INITIALIZERS, MODELS
 
 if TYPE_CHECKING:
@@ -112,6 +112,11 @@ class TransformerOptions:
             raise ValueError(f"norm_epsilon: {self.norm_epsilon} must be above 0 and at most 1")
         check_dropouts(self)
 
+    @property
+    def mixing(self) -> dict[Side, Literal["unit", "attention"]]:
+        """That of each side."""
+        return {"encoder": self.encoder_mixing, "decoder": self.decoder_mixing}
+
     @classmethod
     def completed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """The options with what their form has; `nmt.config` calls it before it checks them."""
@@ -156,41 +161,6 @@ _ELSEWHERE = {
 """Keys of the section `model` that the architecture does not read, and what to do instead."""
 
 
-def problems_of(config: ModelConfig) -> Iterator[tuple[str, str]]:
-    """What does not fit together in the section `model`, as (key, message)."""
-    usual = {field.name: field.default for field in fields(type(config))}
-    for key, instead in _ELSEWHERE.items():
-        given, default = getattr(config, key), usual[key]
-        if given != getattr(default, "default", default):
-            yield key, f"{given!r} has no effect with 'transformer': {instead}"
-    options, width = TransformerOptions(**config.architecture_options), config.embedding_size
-    mixings = (options.encoder_mixing, options.decoder_mixing)
-    if options.positions == "sinusoidal" and (width % 2 or width < 4):
-        yield "architecture_options.positions", f"sinusoids need an even embedding_size of at least 4, not {width}"
-    if options.positions == "none" and "attention" in mixings:
-        yield "architecture_options.positions", "'none' leaves self-attention without the order of words"
-    if (
-        not options.decoder_projection
-        and options.decoder_mixing == "unit"
-        and (options.decoder_unit_size or width) != width
-    ):
-        yield (
-            "architecture_options.decoder_unit_size",
-            f"without decoder_projection it must be embedding_size ({width})",
-        )
-    if width % options.heads:
-        yield "architecture_options.heads", f"{options.heads} must divide embedding_size ({width})"
-    elif options.positions == "rotary" and "attention" in mixings and width // options.heads % 2:
-        message = f"{options.heads} heads of embedding_size ({width}) have an odd width; rotary positions need pairs"
-        yield "architecture_options.heads", message
-    for side, mixing in (("encoder", options.encoder_mixing), ("decoder", options.decoder_mixing)):
-        if mixing == "attention" and getattr(options, f"{side}_unit_size") is not None:
-            key = f"architecture_options.{side}_unit_size"
-            yield key, f"has no effect with {side}_mixing: attention, which has no recurrent states"
-        if mixing == "attention" and getattr(config, f"{side}_cell") is not None:
-            yield f"{side}_cell", f"has no effect with {side}_mixing: attention"
-
-
 @MODELS.register("transformer")
 class Transformer(Seq2Seq):
     """Residual blocks of a recurrent unit or self-attention, dot-product attention, and feed-forward layers.
@@ -209,14 +179,41 @@ class Transformer(Seq2Seq):
 
     @classmethod
     def check(cls, config: ModelConfig) -> list[tuple[str, str]]:
-        """What does not fit together in the section `model`, as (key, message)."""
-        return [*problems_of(config), *check_recurrent_dropout(config)]
+        found, usual = list[tuple[str, str]](), {field.name: field.default for field in fields(type(config))}
+        for key, instead in _ELSEWHERE.items():
+            given, default = getattr(config, key), usual[key]
+            if given != getattr(default, "default", default):
+                found.append((key, f"{given!r} has no effect with 'transformer': {instead}"))
+        options, width = TransformerOptions(**config.architecture_options), config.embedding_size
+        attends = "attention" in options.mixing.values()
+
+        def refuse(option: str, message: str) -> None:
+            found.append((f"architecture_options.{option}", message))
+
+        if options.positions == "sinusoidal" and (width % 2 or width < 4):
+            refuse("positions", f"sinusoids need an even embedding_size of at least 4, not {width}")
+        if options.positions == "none" and attends:
+            refuse("positions", "'none' leaves self-attention without the order of words")
+        unit_size = options.decoder_unit_size or width
+        if not options.decoder_projection and options.decoder_mixing == "unit" and unit_size != width:
+            refuse("decoder_unit_size", f"without decoder_projection it must be embedding_size ({width})")
+        if width % options.heads:
+            refuse("heads", f"{options.heads} must divide embedding_size ({width})")
+        elif options.positions == "rotary" and attends and width // options.heads % 2:
+            odd = f"{options.heads} heads of embedding_size ({width}) have an odd width"
+            refuse("heads", f"{odd}; rotary positions need pairs")
+        for side, mixing in options.mixing.items():
+            without = f"has no effect with {side}_mixing: attention"
+            if mixing == "attention" and getattr(options, f"{side}_unit_size") is not None:
+                refuse(f"{side}_unit_size", f"{without}, which has no recurrent states")
+            if mixing == "attention" and getattr(config, f"{side}_cell") is not None:
+                found.append((f"{side}_cell", without))
+        return found + check_recurrent_dropout(config)
 
     @classmethod
     def without_cell(cls, config: ModelConfig) -> str | None:
         """Why `model.cell` has no effect; None where a side of the model may have that unit."""
-        options = TransformerOptions(**config.architecture_options)
-        mixing = {"encoder": options.encoder_mixing, "decoder": options.decoder_mixing}
+        mixing = TransformerOptions(**config.architecture_options).mixing
         sides = [side for side, kind in mixing.items() if kind != "attention"]
         if not sides:
             return "attention mixes the words of both sides"
@@ -226,24 +223,59 @@ class Transformer(Seq2Seq):
 
     @classmethod
     def outline(cls, config: ModelConfig) -> Outline:
-        """Layers, width and what mixes the words of both sides."""
         options = TransformerOptions(**config.architecture_options)
-        mixing: dict[Side, str] = {"encoder": options.encoder_mixing, "decoder": options.decoder_mixing}
         if options.encoder_mixing == options.decoder_mixing:
             words = config.describe_units() if options.encoder_mixing == "unit" else "self-attention"
         else:
             words = ", ".join(
-                f"{side} {config.unit_of(side) if by == 'unit' else 'self-attention'}" for side, by in mixing.items()
+                f"{side} {config.unit_of(side) if kind == 'unit' else 'self-attention'}"
+                for side, kind in options.mixing.items()
             )
         return Outline(options.encoder_layers, options.decoder_layers, config.embedding_size, words)
 
     @classmethod
     def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Transformer:
-        """Build the model that the section `model` describes, freshly initialised."""
         options, size = TransformerOptions(**config.architecture_options), config.embedding_size
+        norm = Norm(options.norm, options.norm_epsilon, options.norm_position == "after")
+        residual = _or(options.residual_dropout, config.dropout)
+        heads, dropout, rotary = options.heads, options.attention_dropout, options.positions == "rotary"
+
+        def feed_forward(width: int | None) -> FeedForward:
+            return FeedForward(
+                size,
+                _or(width, 2 * size),
+                activation=options.feed_forward,
+                norm=norm,
+                dropout=_or(options.feed_forward_dropout, config.dropout),
+                residual_dropout=residual,
+            )
+
+        def unit(side: Side, width: int) -> MakeCell:
+            return cell_maker(config, side, width=width, layer_norm=False)
+
+        def encoder_block() -> EncoderBlock:
+            mixing: BothWays | SelfAttention
+            if options.encoder_mixing == "unit":
+                mixing = BothWays(unit("encoder", _or(options.encoder_unit_size, max(1, size // 2))), size)
+            else:
+                mixing = SelfAttention(size, heads=heads, dropout=dropout, rotary=rotary)
+            above = feed_forward(options.encoder_feed_forward)
+            return EncoderBlock(mixing, above, size=size, norm=norm, dropout=residual)
+
+        def decoder_block() -> DecoderBlock:
+            mixing: UnitMixing | AttentionMixing
+            if options.decoder_mixing == "unit":
+                make = unit("decoder", _or(options.decoder_unit_size, size))
+                mixing = UnitMixing(make, size, projection=options.decoder_projection)
+            else:
+                mixing = AttentionMixing(size, heads=heads, dropout=dropout, rotary=rotary)
+            source = SourceAttention(size, size, heads=heads, dropout=dropout)
+            above = None if options.decoder_feed_forward == 0 else feed_forward(options.decoder_feed_forward)
+            return DecoderBlock(mixing, source, above, size=size, norm=norm, dropout=residual)
+
         places = options.sinusoids if options.positions == "sinusoidal" else None
         decoder = BlockDecoder(
-            [_decoder_block(config, options) for _ in range(options.decoder_layers)],
+            [decoder_block() for _ in range(options.decoder_layers)],
             words=Words(size, options.word_dropout, start=options.start_vector, sinusoids=places),
         )
         model = cls(
@@ -256,79 +288,23 @@ class Transformer(Seq2Seq):
                 output_bias=options.output_bias,
             ),
             encoder=BlockEncoder(
-                [_encoder_block(config, options) for _ in range(options.encoder_layers)],
+                [encoder_block() for _ in range(options.encoder_layers)],
                 words=Words(size, options.word_dropout, sinusoids=places),
                 size=size,
-                norm=_norm(options),
+                norm=norm,
             ),
             initial_states=ZeroStates(decoder.state_sizes),
             decoder=decoder,
-            readout=NormReadout(size, _norm(options), output_bias=options.output_bias),
+            readout=NormReadout(size, norm, output_bias=options.output_bias),
             dropout=_or(options.embedding_dropout, config.dropout),
             init_range=INITIALIZERS.get("glorot")(0.0),
         )
-        model.start_embeddings()
-        return model
-
-    def start_embeddings(self) -> None:
-        """Tables from N(0, 1/E), so that times sqrt(E) they have variance 1; their bias from 0."""
-        tables = self.embeddings
-        for table in (tables.source, tables.target, tables.softmax):
+        # N(0, 1/E), so that times sqrt(E) they have variance 1
+        for table in (model.embeddings.source, model.embeddings.target, model.embeddings.softmax):
             if table is not None:
-                nn.init.normal_(table, std=table.size(1) ** -0.5)
-        nn.init.zeros_(tables.bias)
-
-
-def _norm(options: TransformerOptions) -> Norm:
-    return Norm(options.norm, options.norm_epsilon, options.norm_position == "after")
-
-
-def _encoder_block(config: ModelConfig, options: TransformerOptions) -> EncoderBlock:
-    size = config.embedding_size
-    mixing: BothWays | SelfAttention
-    if options.encoder_mixing == "unit":
-        width = _or(options.encoder_unit_size, max(1, size // 2))
-        mixing = BothWays(cell_maker(config, "encoder", width=width, layer_norm=False), size)
-    else:
-        mixing = SelfAttention(
-            size, heads=options.heads, dropout=options.attention_dropout, rotary=options.positions == "rotary"
-        )
-    feed_forward = _feed_forward(config, options, width=_or(options.encoder_feed_forward, 2 * size))
-    dropout = _or(options.residual_dropout, config.dropout)
-    return EncoderBlock(mixing, feed_forward, size=size, norm=_norm(options), dropout=dropout)
-
-
-def _decoder_block(config: ModelConfig, options: TransformerOptions) -> DecoderBlock:
-    size = config.embedding_size
-    mixing: Mixing
-    if options.decoder_mixing == "unit":
-        width = _or(options.decoder_unit_size, size)
-        make = cell_maker(config, "decoder", width=width, layer_norm=False)
-        mixing = UnitMixing(make, size, projection=options.decoder_projection)
-    else:
-        mixing = AttentionMixing(
-            size, heads=options.heads, dropout=options.attention_dropout, rotary=options.positions == "rotary"
-        )
-    width = _or(options.decoder_feed_forward, 2 * size)
-    return DecoderBlock(
-        mixing,
-        SourceAttention(size, size, heads=options.heads, dropout=options.attention_dropout),
-        _feed_forward(config, options, width=width) if width else None,
-        size=size,
-        norm=_norm(options),
-        dropout=_or(options.residual_dropout, config.dropout),
-    )
-
-
-def _feed_forward(config: ModelConfig, options: TransformerOptions, *, width: int) -> FeedForward:
-    return FeedForward(
-        config.embedding_size,
-        width,
-        activation=options.feed_forward,
-        norm=_norm(options),
-        dropout=_or(options.feed_forward_dropout, config.dropout),
-        residual_dropout=_or(options.residual_dropout, config.dropout),
-    )
+                nn.init.normal_(table, std=size**-0.5)
+        nn.init.zeros_(model.embeddings.bias)
+        return model
 
 
 def _or(value: Number | None, usual: Number) -> Number:

@@ -116,7 +116,7 @@ def _forced_heads(model: Seq2Seq, source: Tensor, target: Tensor, *, count: int)
     state, length = model.start(source), target.size(1)
     steps: list[list[Tensor]] = []
     for t in range(max(1, length)):  # at least one, which gives the number of heads
-        weights, state = model.attending_heads(target[:, t - 1] if t else None, state)
+        _, weights, state = model.attending(target[:, t - 1] if t else None, state)
         rows = [own.transpose(1, 2).flatten(0, 1).float() for own in weights]  # [N, G, S]
         if t == 0:
             rows, state = [own.repeat_interleave(count, 0) for own in rows], state.expand(count)

@@ -14,7 +14,7 @@ from nmt.cells import trace
 from nmt.config import import_plugins
 from nmt.models import build_model
 from nmt.models.encoder import Bidirectional, ContextAware, Forward
-from nmt.models.record import RecordedAttention, RecordedCell, layer_names, record
+from nmt.models.record import RecordedCell, layer_names, record, recording
 from nmt.ops.unit import GateValues
 from tests.models.small_model import ARCHITECTURES, PAIRS, make_model
 from tests.models.test_attention_weights import KINDS
@@ -236,7 +236,7 @@ def test_what_stands_in_place_of_a_module_has_what_that_has() -> None:
     """Parts of a plugin may read attributes of the modules inside."""
     model = make(cell="lrn", layer_norm=True)
     rnn = model.decoder.layers[0].rnn
-    cell, attention = RecordedCell(rnn.lower, others=[]), RecordedAttention(rnn.attention)
+    cell, attention = RecordedCell(rnn.lower, others={}), recording(rnn.attention, "attend", [])
     assert cell.input_scale is rnn.lower.input_scale
     assert attention.score_weight is rnn.attention.score_weight
     for one in (cell, attention):

@@ -424,8 +424,7 @@ def _block_decoder(encode: Program, program: Program, model: Seq2Seq, encoded: E
             states.append(_state_registers(program, encode.new_row(mixing.cell.state_size)))
             mixed = _unit(program, mixing, normed, states[-1])
         else:
-            attention = cast("blocks.AttentionMixing", mixing).attention
-            mixed = _self_attention(program, attention, normed, Op.ATTEND_CACHE, caches)
+            mixed = _self_attention(program, mixing.attention, normed, Op.ATTEND_CACHE, caches)
             caches += 1
         _add(program, block.norm, x, mixed)
         query = _linear(program, block.attention.query, _read(program, block.query_norm, x))
