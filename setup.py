@@ -110,7 +110,7 @@ setup(
             "nmt-average=nmt.cli.average:main",
             "nmt-check=nmt.cli.check:main",
             "nmt-shortlist=nmt.cli.shortlist:main",
-            "nmt-convert=nmt.zero.command:main",
+            "nmt-convert=nmt.cli.convert:main",
             "nmt-export=nmt.cli.export:main",
             "nmt-plot=nmt.plotting.command:main",
             "nmt-report=nmt.report.command:main",

@@ -96,6 +96,7 @@ SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training.schedules")
 CALLBACKS: Registry[Any] = Registry("callback", "nmt.training.callbacks")
 SEARCHES: Registry[Any] = Registry("search", *(f"nmt.search.{name}" for name in ("beam", "greedy", "sample", "mbr")))
 EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")
+CONVERTERS: Registry[Any] = Registry("converter", "nmt.zero.command", "nmt.marian.command")
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation.metrics")
 TASKS: Registry[Any] = Registry(
     "task", "nmt.tasks", "nmt.language_models.task", "nmt.tagging.task", "nmt.classification.task"

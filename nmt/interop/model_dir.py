@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from nmt.kernel_check import Purpose, choose_kernels, use_verified_kernels
 from nmt.light.pretrained import or_named
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.registry import MODELS
+from nmt.registry import CONVERTERS, MODELS
 
 TRANSLATION = "translation"
 """The task of most models."""
@@ -183,7 +183,7 @@ def names_of(models: Sequence[LoadedModel]) -> str:
 
 def find_model(path: str | Path, *, checkpoint: str | int = "best") -> Path:
     """The directory with the weights that `path` and `checkpoint` mean; see `load_model`."""
-    path = Path(path)
+    path = _converted(Path(path))
     if not is_folder(path):
         if is_engine_file(path):
             raise CheckpointError(f"{path}: is one file for the engine, accepted only by {TAKEN_BY}; give its run")
@@ -202,6 +202,16 @@ def find_model(path: str | Path, *, checkpoint: str | int = "best") -> Path:
     if not steps:
         raise CheckpointError(f"{path}: has no complete checkpoint yet")
     return run_layout.step_dir(path, _chosen_step(path, checkpoint, steps))
+
+
+def _converted(path: Path) -> Path:
+    """What stands in the place of a model of another system; any other path as it is."""
+    if is_folder(path) and any(is_there(path / name) for name in (run_layout.CONFIG, run_layout.CHECKPOINTS)):
+        return path
+    for name in CONVERTERS.names() if path.exists() else ():
+        if (found := CONVERTERS.get(name).converted(path)) is not None:
+            return cast("Path", found)
+    return path
 
 
 def weights_of(path: str | Path) -> Path:

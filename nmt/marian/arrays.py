@@ -10,7 +10,6 @@ import io
 import math
 import struct
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ import yaml
 
 from nmt.errors import CheckpointError, printable, shown
 from nmt.files import replacing
-from nmt.marian.package import LARGEST
+from nmt.marian.package import BROKEN_ZIP, LARGEST
 
 SETTINGS = "special:model.yml"
 """The name of the array whose bytes are YAML, ending in a NUL."""
@@ -91,14 +90,18 @@ def read_weights(content: bytes, path: Path) -> MarianWeights:
 def _read_npz(content: bytes) -> Iterator[tuple[str, Value]]:
     """The arrays of a zip file; no name in it is used as a path."""
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if sum(member.file_size for member in archive.infolist()) > LARGEST:
-                raise ValueError(f"unpacks to more than {LARGEST >> 20:,} MiB")
-            for member in archive.infolist():
-                name = member.filename.removesuffix(".npy")
-                yield name, _npy(archive.read(member), shown(name))
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error) as error:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except BROKEN_ZIP as error:
         raise ValueError(f"not a readable zip file ({error})") from error
+    if sum(member.file_size for member in archive.infolist()) > LARGEST:
+        raise ValueError(f"unpacks to more than {LARGEST >> 20:,} MiB")
+    for member in archive.infolist():
+        name = member.filename.removesuffix(".npy")
+        try:
+            raw = archive.read(member)
+        except BROKEN_ZIP as error:
+            raise ValueError(f"{shown(name)}: cannot be unpacked ({error})") from error
+        yield name, _npy(raw, shown(name))
 
 
 def _npy(content: bytes, name: str) -> np.ndarray:

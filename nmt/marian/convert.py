@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -14,49 +14,71 @@ from nmt.config import Config
 from nmt.config.load import validate
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.errors import CheckpointError
-from nmt.interop.export import check_output, write_model
-from nmt.marian.foreign import Foreign
+from nmt.files import temporary_directory
+from nmt.interop.engine.export import export_engine
+from nmt.interop.export import Exported, check_output, write_model
+from nmt.marian.arrays import Quantized
+from nmt.marian.foreign import NO_LICENCE, Foreign
 
 NO_PADDING = -1e9
 """The logit of the padding, which Marian's models do not have; in those of transformers it is 0."""
 _UNKNOWN_LANGUAGES = ("source", "target")
 
 
-def weights_of(foreign: Foreign) -> dict[str, Tensor]:
-    """The weights by nmt's names, in fp32."""
-    shape, array = foreign.shape, foreign.weights.array
+class Converted(NamedTuple):
+    """The weights of a model by nmt's names."""
+
+    weights: dict[str, Tensor]
+    """fp32"""
+    scales: dict[str, Tensor]
+    """Of matrices [M, K] that are stored in 8 bits, what the values of each row are multiplied with [M]"""
+
+
+def converted(foreign: Foreign) -> Converted:
+    """The weights of a model; int8 values are what their file multiplies with."""
+    shape, values, array = foreign.shape, foreign.weights.values, foreign.weights.array
     found: dict[str, np.ndarray] = {}
+    scales: dict[str, np.ndarray] = {}
 
-    def table(name: str, ids: list[int]) -> np.ndarray:
+    def note_scales(to: str, *names: str) -> None:
+        """What the parts of the matrix `to`, one below the other, have as one multiplier each."""
+        parts = [values[name] for name in names]
+        heights = [len(found[to]) // len(parts)] * len(parts)
+        if all(isinstance(part, Quantized) for part in parts):
+            steps = [1 / part.multiplier for part in parts if isinstance(part, Quantized)]
+            scales[to] = np.repeat(np.array(steps, np.float32), heights)
+
+    def table(to: str, name: str, ids: list[int]) -> None:
         """Rows of nmt's ids; padding that the model does not have is zero."""
-        values = array(name).T if name.endswith("_out_W") else array(name)
-        rows = values[[max(i, 0) for i in ids]]
+        rows = (array(name).T if name.endswith("_out_W") else array(name))[[max(i, 0) for i in ids]]
         rows[[i < 0 for i in ids]] = 0.0
-        return rows
-
-    source, target, output = shape.tables
-    source_ids, target_ids = foreign.source.old_ids(), foreign.target.old_ids()
-    found["embeddings.source"] = table(source, source_ids)
-    if foreign.tying != "all":
-        found["embeddings.target"] = table(target, target_ids)
-    if foreign.tying == "none":
-        found["embeddings.softmax"] = table(output, target_ids)
-    bias = array("decoder_ff_logit_out_b")[0]
-    found["embeddings.output_bias"] = np.array([NO_PADDING if i < 0 else bias[i] for i in target_ids], np.float32)
+        found[to] = rows
+        note_scales(to, name)
 
     def linear(to: str, *names: str) -> None:
         found[f"{to}.weights.0"] = np.concatenate([array(name.format("W")).T for name in names])
+        note_scales(f"{to}.weights.0", *(name.format("W") for name in names))
         found[f"{to}.bias"] = np.concatenate([array(name.format("b"))[0] for name in names])
 
     def norm(to: str, name: str) -> None:
         found[f"{to}.scale"], found[f"{to}.offset"] = array(f"{name}_ln_scale")[0], array(f"{name}_ln_bias")[0]
 
+    source, target, output = shape.tables
+    source_ids, target_ids = foreign.source.old_ids(), foreign.target.old_ids()
+    table("embeddings.source", source, source_ids)
+    if foreign.tying != "all":
+        table("embeddings.target", target, target_ids)
+    if foreign.tying == "none":
+        table("embeddings.softmax", output, target_ids)
+    bias = array("decoder_ff_logit_out_b")[0]
+    found["embeddings.output_bias"] = np.array([NO_PADDING if i < 0 else bias[i] for i in target_ids], np.float32)
     for side, layers in (("encoder", shape.encoder_layers), ("decoder", shape.decoder_layers)):
         for number in range(layers):
             name, block = f"{side}_l{number + 1}", f"{side}.blocks.{number}"
             if side == "decoder" and shape.unit:
-                gate, candidate = array(f"{name}_rnn_Wf"), array(f"{name}_rnn_W")
-                found[f"{block}.mixing.cell.input_weight"] = np.concatenate([gate.T, candidate.T])
+                products = f"{name}_rnn_Wf", f"{name}_rnn_W"
+                found[f"{block}.mixing.cell.input_weight"] = np.concatenate([array(each).T for each in products])
+                note_scales(f"{block}.mixing.cell.input_weight", *products)
                 found[f"{block}.mixing.cell.forget_gate_bias"] = array(f"{name}_rnn_bf")[0]
                 norm(f"{block}.norm", f"{name}_rnn_ffn")
                 if shape.projection:
@@ -74,7 +96,11 @@ def weights_of(foreign: Foreign) -> dict[str, Tensor]:
             linear(f"{block}.feed_forward.up", f"{name}_ffn_{{}}1")
             linear(f"{block}.feed_forward.down", f"{name}_ffn_{{}}2")
             norm(f"{block}.feed_forward.norm", f"{name}_ffn_ffn")
-    return {name: torch.from_numpy(np.ascontiguousarray(value, np.float32)) for name, value in found.items()}
+
+    def tensors(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
+        return {name: torch.from_numpy(np.ascontiguousarray(value, np.float32)) for name, value in arrays.items()}
+
+    return Converted(tensors(found), tensors(scales))
 
 
 def configuration(foreign: Foreign, tokenizer: SentencePieceTokenizer, *, output: Path) -> Config:
@@ -128,7 +154,72 @@ def tokenizer_of(foreign: Foreign) -> SentencePieceTokenizer:
 def convert(foreign: Foreign, output: Path) -> None:
     """Write the model directory `output`. Raises CheckpointError if it is there, or the files do not fit together."""
     check_output(output)
+    _write(foreign, output, converted(foreign))
+
+
+def _write(foreign: Foreign, output: Path, made: Converted) -> None:
     tokenizer = tokenizer_of(foreign)
     config = configuration(foreign, tokenizer, output=output)
-    metadata = {"converted": f"{foreign.form} {foreign.weights.path}", "sha256": foreign.sha256}
-    write_model(output, weights_of(foreign), config=config, tokenizer=tokenizer, metadata=metadata)
+    write_model(output, made.weights, config=config, tokenizer=tokenizer, metadata=origin_of(foreign))
+
+
+def origin_of(foreign: Foreign) -> dict[str, str]:
+    """Where a model comes from, as it is kept beside the weights."""
+    return {
+        "converted": f"{foreign.form} {foreign.weights.path}",
+        "sha256": foreign.sha256,
+        "licence": foreign.licence or NO_LICENCE,
+    }
+
+
+def card_of(foreign: Foreign) -> str:
+    """What the card of an exported file says about where it comes from, in Markdown."""
+    origin = origin_of(foreign)
+    return (
+        f"Converted from {foreign.weights.path.name} (SHA-256 {origin['sha256']}), a model of "
+        f"{'Marian' if foreign.form == 'marian' else 'OPUS-MT'}. Licence: {origin['licence']}."
+    )
+
+
+def convert_to_file(
+    foreign: Foreign, output: Path, *, precision: Literal["fp32", "int8"], overwrite: bool = False
+) -> Exported:
+    """Write the file `output` for the engine; with int8, weights that are stored in 8 bits stay as they are.
+
+    Raises CheckpointError as `export_engine`.
+    """
+    made = converted(foreign)
+    with temporary_directory("nmt-convert") as folder:
+        model = folder / "model"
+        _write(foreign, model, made)
+        return export_engine(
+            model,
+            output,
+            precision=precision,
+            shortlist=None if foreign.lexicon is None else "its own",
+            read_shortlist=lambda path, tokenizer: _word_lists(foreign),
+            overwrite=overwrite,
+            note=card_of(foreign),
+            scales=made.scales,
+        )
+
+
+@dataclasses.dataclass
+class _WordLists:
+    """A shortlist in nmt's ids."""
+
+    frequent: Tensor
+    partners: Tensor
+    starts: Tensor
+
+
+def _word_lists(foreign: Foreign) -> _WordLists:
+    lexicon = foreign.lexicon
+    assert lexicon is not None
+    source_ids, target_ids = foreign.source.old_ids(), foreign.target.old_ids()
+    ours = {old: new for new, old in enumerate(target_ids) if old >= 0}
+    lists = [[] if old < 0 else [ours[int(i)] for i in lexicon.of(old)] for old in source_ids]
+    starts = np.cumsum([0, *map(len, lists)])
+    partners = [i for each in lists for i in each]
+    frequent = [ours[i] for i in range(lexicon.frequent)]
+    return _WordLists(torch.tensor(frequent), torch.tensor(partners), torch.tensor(starts))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from nmt.errors import CheckpointError, shown
+from nmt.errors import CheckpointError, missing, shown
 from nmt.marian import pieces
 from nmt.marian.arrays import MarianWeights, read_weights, read_yaml
 from nmt.marian.package import LARGEST, Package, is_zip, open_package, read_file
@@ -18,6 +18,7 @@ from nmt.marian.pieces import Piece
 from nmt.marian.shape import Shape, shape_of
 from nmt.marian.shortlists import Lexicon, read_lexicon
 
+NO_LICENCE = "not stated in its files"
 PAD, UNK, EOS = "<pad>", "<unk>", "</s>"
 WEIGHTS = r"(?!lex)(?!optimizer).*\.(npz|bin)(\.gz)?"
 VOCABULARY = r"vocab.*\.(spm|yml|json)(\.gz)?"
@@ -25,7 +26,7 @@ LEXICON = r"lex.*\.bin(\.gz)?"
 _LANGUAGE = re.compile(r">>[^<>\s]+<<")
 """A token that says into which language a multilingual model translates."""
 _PAIR = re.compile(r"\.([a-z]{2,3})[-_]?([a-z]{2,3})\.")
-"""The languages in Mozilla's names, as in model.ende.intgemm.alphas.bin."""
+"""The languages in Mozilla's names, as in model.csen.intgemm.alphas.bin."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,17 @@ class Foreign:
     """What a user should know, one line each."""
 
     @property
+    def described(self) -> str:
+        """What it is, for people."""
+        shape, maker = self.shape, "Marian" if self.form == "marian" else "OPUS-MT"
+        languages = "" if self.languages is None else f" from {self.languages[0]} to {self.languages[1]}"
+        sizes = " and ".join(dict.fromkeys(f"{len(side.tokens):,}" for side in (self.source, self.target)))
+        return (
+            f"a model of {maker}{languages}, {shape.encoder_layers}+{shape.decoder_layers} layers, "
+            f"{shape.width} wide, {sizes} tokens, licence {self.licence or NO_LICENCE}"
+        )
+
+    @property
     def tying(self) -> Literal["none", "target_softmax", "all"]:
         """Which tables are one, as `model.tie_embeddings` has it."""
         source, target, output = self.shape.tables
@@ -116,6 +128,8 @@ def read_foreign(
     Raises:
         CheckpointError: files that cannot be used or do not fit together, in one line that names file and value.
     """
+    if not path.exists():
+        raise CheckpointError(missing(path))
     if path.is_dir() or (is_zip(path) and path.suffix != ".npz"):
         package = open_package(path)
         files = _files_of(package)

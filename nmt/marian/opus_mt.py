@@ -21,13 +21,27 @@ from nmt.marian.foreign import Foreign, Vocabulary, licence_of, read_vocabulary
 from nmt.marian.package import LARGEST, Package
 from nmt.marian.shape import shape_of
 
+CONFIG = "config.json"
+_KIND = "marian"
+"""The type of model, as transformers calls MarianMT."""
+
+
+def is_marian(package: Package) -> bool:
+    """Whether a folder has the configuration of such a model."""
+    try:
+        return CONFIG in package.files and _json(package, CONFIG).get("model_type") == _KIND
+    except CheckpointError:
+        return False
+
 
 def read_transformers(package: Package) -> Foreign:
     """A MarianMT model as transformers saves it."""
-    config = _json(package, "config.json")
-    place = package.place("config.json")
-    if config.get("model_type") != "marian":
-        raise CheckpointError(f"{place}: model_type: {shown(config.get('model_type'))} is not read. Allowed: 'marian'.")
+    config = _json(package, CONFIG)
+    place = package.place(CONFIG)
+    if config.get("model_type") != _KIND:
+        raise CheckpointError(
+            f"{place}: model_type: {shown(config.get('model_type'))} is not read. Allowed: '{_KIND}'."
+        )
     arrays, sha256, path = _tensors(package)
     weights = MarianWeights(path, _marian_names(arrays, path), _marian_settings(config, place))
     shape = shape_of(weights)

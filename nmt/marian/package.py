@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -22,6 +23,18 @@ LARGEST_RATIO = 100
 SMALL = 64 << 20
 """Bytes to which any packed file may unpack; the most of a vocabulary or of settings."""
 _MOST_FILES = 10_000
+BROKEN_ZIP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    IndexError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
+"""What zipfile raises for files that are damaged, or packed in a way that it does not know."""
 _GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 
 
@@ -129,7 +142,7 @@ def _zip(path: Path) -> Package:
     try:
         with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
-    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+    except BROKEN_ZIP as error:
         raise CheckpointError(f"{path}: not a readable zip file ({error})") from error
     if len(members) > _MOST_FILES:
         raise CheckpointError(f"{path}: has {len(members):,} files, and no model has so many")
@@ -142,7 +155,7 @@ def _zip(path: Path) -> Package:
             try:
                 with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
                     return archive.read(member)
-            except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+            except BROKEN_ZIP as error:
                 raise OSError(str(error)) from error
 
         return read

@@ -37,11 +37,15 @@ class Lexicon:
     words: np.ndarray
     """Target ids, uint32"""
 
+    def of(self, i: int) -> np.ndarray:
+        """The target ids of a source id."""
+        return self.words[int(self.starts[i]) : int(self.starts[i + 1])]
+
     def allowed(self, source: Sequence[int]) -> list[int]:
         """The target ids, ascending, that a sentence with these source ids, </s> among them, may use."""
         ids = set(range(self.frequent))
         for i in source:
-            ids.update(self.words[int(self.starts[i]) : int(self.starts[i + 1])].tolist())
+            ids.update(self.of(i).tolist())
         more = (i for i in itertools.count(self.frequent) if i not in ids)
         while len(ids) % MULTIPLE:
             ids.add(next(more))

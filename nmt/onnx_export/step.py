@@ -27,7 +27,10 @@ def step_graph(lowered: Lowered, *, precision: OnnxPrecision, vocabulary: int) -
     for one in lowered.step:
         step.emit(one)
     features = step.registers.read(lowered.features)
-    graph.output(step.weights.product(features, lowered.table, rank=2), LOGITS, shape=[ROWS, vocabulary])
+    logits = step.weights.product(features, lowered.table, rank=2)
+    if lowered.bias is not None:
+        logits = logits + step.weights.vector(lowered.bias)
+    graph.output(logits, LOGITS, shape=[ROWS, vocabulary])
     graph.output(step.attention(), ATTENTION, shape=[ROWS, WORDS])
     for number, state in enumerate(lowered.states):
         new = step.registers.read(state.written)

@@ -34,7 +34,7 @@ class File:
     def __init__(self, content: bytes) -> None:
         assert content[:8] == b"\x89NMT\r\n\x1a\n"
         version, count, size, crc, zero = struct.unpack_from("<IIQII", content, 8)
-        assert (version, size, zero) == (1, len(content), 0)
+        assert (size, zero) == (len(content), 0)
         assert crc == zlib.crc32(content[32:])
         self.sections: dict[str, bytes] = {}
         self.places: list[tuple[int, int]] = []
@@ -43,11 +43,13 @@ class File:
             assert none == 0
             self.sections[name.decode("ascii")] = content[offset : offset + length]
             self.places.append((offset, length))
-        settings = struct.unpack("<7If2I24s", self.sections["SETT"])
+        settings = struct.unpack("<7If3I20s", self.sections["SETT"])
         self.vocabularies, self.table, self.features = settings[:2], settings[2], settings[3]
         self.attentions, self.caches, self.beam_size = settings[4:7]
         self.length_penalty, self.offset, self.longest = settings[7:10]
-        assert settings[10] == bytes(24)
+        self.bias = settings[10] - 1 if settings[10] else None
+        assert settings[11] == bytes(20)
+        assert version == (1 if self.bias is None else 2)
         self.registers = list(struct.iter_unpack("<2I", self.sections["REGS"]))
         self.states = list(struct.iter_unpack("<3I", self.sections["STAT"]))
         self.programs = {name: _instructions(self.sections[name]) for name in ("ENCO", "STEP")}
@@ -124,7 +126,8 @@ class Search:
         for read, written, _ in self.file.states:
             self.values[read] = self.values[written].copy()
         self.words += 1
-        return np.asarray(self.values[self.file.features][0] @ self.file.tensors[self.file.table].T)
+        logits = self.values[self.file.features][0] @ self.file.tensors[self.file.table].T
+        return np.asarray(logits if self.file.bias is None else logits + self.file.tensors[self.file.bias])
 
     def _run(self, program: str) -> None:
         instructions, place = self.file.programs[program], 0

@@ -208,10 +208,10 @@ def test_longer_than_it_says(tmp_path: Path) -> None:
     assert refused(with_checksum(CONTENT + b"\0"), tmp_path).startswith("inconsistent: there is more than the ")
 
 
-@pytest.mark.parametrize("version", [0, 2, NONE])
+@pytest.mark.parametrize("version", [0, 3, NONE])
 def test_other_versions(version: int, tmp_path: Path) -> None:
     changed = CONTENT[:8] + struct.pack("<I", version) + CONTENT[12:]
-    said = f"format {version}, which this version of the engine does not know; it reads format 1"
+    said = f"format {version}, which this version of the engine does not know; it reads formats up to 2"
     assert refused(changed, tmp_path) == said
 
 
@@ -449,7 +449,7 @@ EMBED, LINEAR, LOOP, ROTATE, ATTEND_ADDITIVE, CACHE, GRU = 1, 2, 11, 12, 14, 17,
         ("ENCO", LINEAR, 16, "I", 1),
         ("ENCO", LINEAR, 40, "I", 10_000),
         ("ENCO", LINEAR, 52, "I", 1),
-        ("ENCO", LINEAR, 56, "i", 3),
+        ("ENCO", LINEAR, 56, "i", 5),
         ("ENCO", LOOP, 52, "I", 0),
         ("ENCO", LOOP, 52, "I", 2**31),
         ("ENCO", LOOP, 56, "i", 2),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nmt.data import SentencePieceTokenizer
-from nmt.marian.convert import configuration, tokenizer_of, weights_of
+from nmt.marian.convert import configuration, converted, tokenizer_of
 from nmt.marian.foreign import Foreign, read_foreign
 from nmt.marian.opus_mt import read_transformers
 from nmt.marian.package import open_package
@@ -53,7 +53,7 @@ def made(name: str) -> Model:
     tokenizer = tokenizer_of(foreign)
     config = configuration(foreign, tokenizer, output=Path("made"))
     model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
-    model.load_state_dict(weights_of(foreign))
+    model.load_state_dict(converted(foreign).weights)
     return Model(folder, foreign, tokenizer, model.eval())
 
 

@@ -95,7 +95,7 @@ def save(tensorflow: str, arrays: Path, folder: Path) -> None:
 
 def convert_with(tensorflow: str, *arguments: str) -> None:
     """nmt-convert zero in a process of its own, which says nothing but what nmt has to say."""
-    done = run_with(tensorflow, "-m", "nmt.zero.command", "zero", *arguments)
+    done = run_with(tensorflow, "-m", "nmt.cli.convert", "zero", *arguments)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not line.startswith("nmt-convert: ")] == []
 

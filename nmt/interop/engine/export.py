@@ -37,6 +37,10 @@ PRECISIONS: Final[dict[Precision, str]] = {
 
 
 VERSION: Final = 1
+VERSION_WITH_BIAS: Final = 2
+"""Of files with a bias of the output layer, which earlier engines would pass over."""
+_BIAS: Final = 40
+"""Its place in the settings."""
 _ALIGNMENT: Final = 64
 _HEADER: Final = 32
 _OPERANDS: Final = 3
@@ -65,6 +69,7 @@ def export_engine(
     plugins: Sequence[str] = (),
     overwrite: bool = False,
     note: str = "",
+    scales: Mapping[str, Tensor] | None = None,
 ) -> Exported:
     """Write the model in `model` to the file `output`, which appears when it is complete.
 
@@ -74,6 +79,7 @@ def export_engine(
         read_shortlist: reads such a file for a tokenizer.
         overwrite: replace an existing file of this kind.
         note: text in Markdown for the card, such as the licence and what the model is for.
+        scales: of matrices that have been int8; see `lower`.
 
     Raises:
         CheckpointError: `output` exists, or the model cannot be read or has been rounded by an export.
@@ -92,7 +98,7 @@ def export_engine(
     if precision == "bf16":
         check_range(loaded.model)
     sections = sections_of(
-        lower(loaded.model, precision=precision),
+        lower(loaded.model, precision=precision, scales=scales),
         settings=settings,
         vocabularies=(loaded.model.source_vocab_size, loaded.model.target_vocab_size),
         subwords=tokenizer.models,
@@ -270,7 +276,7 @@ def sections_of(
     source, target = subwords
     numbers = [*vocabularies, lowered.table, _whole(lowered, lowered.features), lowered.attentions, lowered.caches]
     found: dict[str, Content] = {
-        "SETT": struct.pack("<7If2I24x", *numbers, *settings[:4]),
+        "SETT": struct.pack("<7If3I20x", *numbers, *settings[:4], 0 if lowered.bias is None else lowered.bias + 1),
         "TENS": tensors,
         "REGS": b"".join(struct.pack("<2I", *register) for register in lowered.registers),
         "STAT": b"".join(struct.pack("<3I", *(_whole(lowered, each) for each in state)) for state in lowered.states),
@@ -304,7 +310,8 @@ def file_of(sections: Mapping[str, Content]) -> list[Content]:
     sums = zlib.crc32(table)
     for piece in body:
         sums = zlib.crc32(piece, sums)
-    return [MAGIC + struct.pack("<IIQII", VERSION, len(sections), place, sums, 0) + table, *body]
+    version = VERSION if sections.get("SETT", bytes(64))[_BIAS : _BIAS + 4] == bytes(4) else VERSION_WITH_BIAS
+    return [MAGIC + struct.pack("<IIQII", version, len(sections), place, sums, 0) + table, *body]
 
 
 def _whole(lowered: Lowered, value: Value) -> int:

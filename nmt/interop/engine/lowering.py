@@ -5,7 +5,7 @@ Modules are known by their exact class, because a subclass may compute something
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import torch
@@ -78,10 +78,13 @@ class Decoded(NamedTuple):
     caches: int = 0
 
 
-def lower(model: Seq2Seq, *, precision: Precision, equations: bool = False) -> Lowered:
+def lower(
+    model: Seq2Seq, *, precision: Precision, equations: bool = False, scales: Mapping[str, Tensor] | None = None
+) -> Lowered:
     """The programs and tensors of a model as a search runs it.
 
     With `equations` a step of any unit is one instruction that has its equation, which the engine cannot run.
+    `scales`: by the names of matrices, for each row what int8 values are multiplied with; of others they are chosen.
 
     Raises ConfigError for a class that the engine does not know, as one of a plugin, and for weights that no program
     reads: then something of the model is not understood.
@@ -90,6 +93,8 @@ def lower(model: Seq2Seq, *, precision: Precision, equations: bool = False) -> L
         raise _unknown(model, *_ARCHITECTURES, registry=MODELS)
     _check_class(model.embeddings, Embeddings, blocks.BlockEmbeddings)
     registers, tensors = list[Register](), Tensors(precision)
+    for name, own in (scales or {}).items():
+        tensors.store_with(model.get_parameter(name), own)
     encode = Program(registers, tensors, space=Space.SOURCE, equations=equations)
     step = Program(registers, tensors, space=Space.STEP, equations=equations)
     encoded = _encoder(encode, model.encoder, _embed(encode, model.encoder, model.embeddings.source, model))
@@ -97,10 +102,9 @@ def lower(model: Seq2Seq, *, precision: Precision, equations: bool = False) -> L
         raise _unknown(model.decoder, *_DECODERS)
     decoded = _DECODERS[type(model.decoder)](encode, step, model, encoded)
     tables = model.embeddings
-    output = tables.softmax_table
-    if isinstance(tables, blocks.BlockEmbeddings) and tables.output_bias is not None:
-        tensors.use(tables.output_bias, tables.target_table if tables.softmax is None else tables.softmax)
-    table = tensors.number(output)
+    bias = tables.output_bias if isinstance(tables, blocks.BlockEmbeddings) else None
+    table = tensors.number(tables.target_table if tables.softmax is None else tables.softmax)
+    output_bias = None if bias is None else tensors.number(bias)
     missing = [name for name, parameter in model.named_parameters() if not tensors.has(parameter)]
     if missing:
         raise ConfigError(f"model.architecture: the engine does not know what the weight {missing[0]} is for")
@@ -112,6 +116,7 @@ def lower(model: Seq2Seq, *, precision: Precision, equations: bool = False) -> L
             *programs,
             states=decoded.states,
             table=table,
+            bias=output_bias,
             features=decoded.features,
             attentions=decoded.attentions,
             caches=decoded.caches,
@@ -433,14 +438,7 @@ def _block_decoder(encode: Program, program: Program, model: Seq2Seq, encoded: E
         _add(program, block.query_norm, x, _linear(program, block.attention.out, found))
         if block.feed_forward is not None:
             _feed_forward(program, block.feed_forward, x)
-    readout = cast("blocks.NormReadout", model.readout)
-    features = _block_norm(program, readout.norm, x)
-    if readout.ones:
-        joined = program.new(x.width + readout.ones)
-        program.emit(Op.COPY, joined.part(0, x.width), features)
-        ones = torch.ones(readout.ones)
-        program.norm(x.part(0, readout.ones), 0 * ones, ones, epsilon=1.0, out=joined.part(x.width, readout.ones))
-        features = joined
+    features = _block_norm(program, cast("blocks.NormReadout", model.readout).norm, x)
     return Decoded(features, states, len(layers), caches)
 
 

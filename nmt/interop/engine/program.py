@@ -63,6 +63,7 @@ class Tensors:
         self._parts: list[tuple[Tensor, ...]] = []
         self._numbers: dict[tuple[int, ...], int] = {}
         self._used = set[int]()
+        self._scales: dict[int, Tensor] = {}
 
     def number(self, *parts: Tensor) -> int:
         """That of the matrix of these parts [M_i, K], one below the other, or of the vector of these [K_i]."""
@@ -76,6 +77,10 @@ class Tensors:
     def use(self, *parameters: Tensor) -> None:
         """Note that these are in the file, or that no translation depends on them."""
         self._used.update(map(id, parameters))
+
+    def store_with(self, matrix: Tensor, scales: Tensor) -> None:
+        """With int8, the values of each row of `matrix` [M, K] are whole multiples of `scales` [M], as they were."""
+        self._scales[id(matrix)] = scales
 
     def has(self, parameter: Tensor) -> bool:
         """Whether it, or a tensor that contains it, is in the file."""
@@ -94,7 +99,9 @@ class Tensors:
             values = self.values(number)
             if not bool(values.isfinite().all()):
                 raise ConfigError("model: the sum of a bias and an offset of a layer norm is beyond the range of fp32")
-            yield self._stored(values)
+            scales = [self._scales.get(id(part)) for part in self._parts[number]]
+            known = [part for part in scales if part is not None]
+            yield self._stored(values, torch.cat(known).unsqueeze(1) if len(known) == len(scales) else None)
 
     def size(self) -> int:
         """Bytes of all tensors, without gaps between them; known without their values."""
@@ -117,13 +124,13 @@ class Tensors:
             return Kind.INT8 if tensor.shape[-1] >= SMALLEST_INT8 else Kind.F32
         return Kind.BF16 if self.precision == "bf16" else Kind.F32
 
-    def _stored(self, tensor: Tensor) -> Stored:
+    def _stored(self, tensor: Tensor, scales: Tensor | None) -> Stored:
         kind = self._kind(tensor)
         if kind == Kind.VECTOR:
             return Stored(kind, 1, len(tensor), _bytes(tensor))
         rows, columns = tensor.shape
         if kind == Kind.INT8:
-            values, scales = quantize_rows(tensor)
+            values, scales = quantize_rows(tensor, scales)
             sums = values.sum(1, dtype=torch.int32)
             return Stored(kind, rows, columns, _bytes(_strips(values, kind)), _bytes(scales), _bytes(sums))
         # numpy has no bf16
@@ -345,6 +352,8 @@ class Lowered(NamedTuple):
     states: list[StateRegisters]
     table: int
     """Tensor that features are compared with"""
+    bias: int | None
+    """Tensor that is added to the logits"""
     features: Value
     attentions: int
     caches: int

@@ -25,6 +25,7 @@ typedef struct {
     const void *values;   /* strips, see docs/engine_format.md; at a multiple of 64 bytes */
     const float *scales;  /* [rows], of int8 */
     const int32_t *sums;  /* [rows], of int8 */
+    const float *bias;    /* [rows], of the table of the softmax; null without one */
 } tensor;
 
 /* Inputs in a group, and groups of an output, of which the last one is filled up. */

@@ -13,7 +13,7 @@
 #error "model files are read where they lie: a machine with little-endian numbers is needed"
 #endif
 
-enum { ENTRY = 24, VERSION = 1, LARGEST_COUNT = 1 << 20 };
+enum { ENTRY = 24, VERSION = 2, LARGEST_COUNT = 1 << 20 }; /* format 1 has no bias of the logits */
 enum { LONGEST_OFFSET = 1000, LARGEST_SEARCH = 100000 }; /* a file asks for; a caller may ask for more */
 enum { MOST_INT8 = 1 << 17 }; /* columns, so that sums of products stay within an int32 */
 
@@ -87,8 +87,8 @@ bool model_begins(const void *bytes, size_t size, char *problem, size_t room) {
     if (size < MODEL_HEADER) REFUSE("truncated: %zu bytes", size);
     uint32_t version = u32_at(header + 8);
     uint64_t whole = u64_at(header + 16);
-    if (version != VERSION)
-        REFUSE("format %u, which this version of the engine does not know; it reads format %d", version, VERSION);
+    if (version < 1 || version > VERSION)
+        REFUSE("format %u, which this version of the engine does not know; it reads formats up to %d", version, VERSION);
     if (whole != size) REFUSE("truncated or extended: %zu bytes instead of %llu", size, (unsigned long long)whole);
     if (!all_zero(header, 28, MODEL_HEADER)) REFUSE("damaged: its header");
     return true;
@@ -442,6 +442,12 @@ static bool check_programs(model *m, uint64_t weights, char *problem, size_t roo
     if (!is_matrix(table) || (uint64_t)table->rows != m->set.target_size ||
         !fits(m, features, (uint64_t)table->columns, 1u << STEP))
         REFUSE("inconsistent: the table of the softmax");
+    if (m->set.bias) {
+        const tensor *bias = tensor_of(m, m->set.bias - 1);
+        if (!bias || bias->type != VECTOR_F32 || bias->columns != table->rows)
+            REFUSE("inconsistent: the bias of the softmax");
+        m->tensors[m->set.table].bias = bias->values;
+    }
     if (!check_program(m, &m->encode, true, WORK * weights, problem, room) ||
         !check_program(m, &m->step, false, WORK * weights, problem, room))
         return false;

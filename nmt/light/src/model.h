@@ -49,7 +49,8 @@ typedef struct {
     uint32_t source_size, target_size, table, features, attentions, caches, beam_size;
     float length_penalty;
     uint32_t length_offset, longest;
-    uint8_t unused[24];
+    uint32_t bias; /* of the logits: a tensor's number and 1, or 0 */
+    uint8_t unused[20];
 } settings;
 
 /* An option by its name, with zeros behind it. */

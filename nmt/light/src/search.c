@@ -106,11 +106,11 @@ static bool open_words(chosen_words *w, const model *const *models, int count) {
     return w->marks && w->tables && w->values && w->rooms;
 }
 
-/* Values, scales and sums of the rows `ids` of a table. */
+/* Values, scales, sums and bias of the rows `ids` of a table. */
 static bool choose_rows(chosen_words *w, int m, const tensor *from) {
     i64 groups = group_count(from);
     size_t rows = ((size_t)w->count + STRIP - 1) / STRIP * STRIP, values = rows * (size_t)groups * GROUP,
-           size = values + 8 * rows;
+           size = values + 12 * rows;
     if (size > w->rooms[m]) {
         free(w->values[m]);
         w->rooms[m] = 0;
@@ -121,14 +121,16 @@ static bool choose_rows(chosen_words *w, int m, const tensor *from) {
     char *to = w->values[m];
     float *scales = (float *)(to + values);
     int32_t *sums = (int32_t *)(scales + rows);
+    float *bias = (float *)(sums + rows);
     for (i64 i = 0; i < (i64)rows; i++) { /* what fills up the last strip may be any row */
         i64 id = i < w->count ? w->ids[i] : 0;
         const char *row = (const char *)from->values + (id / STRIP * groups * STRIP + id % STRIP) * GROUP;
         char *own = to + (i / STRIP * groups * STRIP + i % STRIP) * GROUP;
         for (i64 g = 0; g < groups; g++) memcpy(own + g * STRIP * GROUP, row + g * STRIP * GROUP, GROUP);
         if (from->type == MATRIX_INT8) scales[i] = from->scales[id], sums[i] = from->sums[id];
+        if (from->bias) bias[i] = from->bias[id];
     }
-    w->tables[m] = (tensor){from->type, w->count, from->columns, to, scales, sums};
+    w->tables[m] = (tensor){from->type, w->count, from->columns, to, scales, sums, from->bias ? bias : NULL};
     return true;
 }
 
@@ -424,7 +426,7 @@ static void logits_of(searcher *s, int m, const slot *own, i64 first, i64 count,
     i64 apart;
     const float *features = runner_features(s->runners[m], first, &apart);
     const tensor *table = own->words.count ? &own->words.tables[m] : &s->models[m]->tensors[s->models[m]->set.table];
-    s->k->linear(table, features, apart, NULL, NO_ACTIVATION, to, stride, count, s->scratch);
+    s->k->linear(table, features, apart, table->bias, NO_ACTIVATION, to, stride, count, s->scratch);
 }
 
 /* Logarithms of the mean of the models' probabilities, in place of logits. */

@@ -390,10 +390,14 @@ def int8_matrix(values: Tensor, scales: Tensor) -> Int8Matrix:
     return _padded(Int8Matrix, values, scales)
 
 
-def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
-    """int8 values [N, K] and fp32 scales [N, 1] of x [N, K]; rows do not depend on each other."""
+def quantize_rows(x: Tensor, scales: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """int8 values [N, K] and fp32 scales [N, 1] of x [N, K]; rows do not depend on each other.
+
+    By default the largest of a row becomes 127.
+    """
     x = x.detach().float()
-    scales = x.abs().amax(1, keepdim=True).div_(LARGEST).clamp_min_(SMALLEST_SCALE)
+    if scales is None:
+        scales = x.abs().amax(1, keepdim=True).div_(LARGEST).clamp_min_(SMALLEST_SCALE)
     return (x / scales).round_().to(torch.int8), scales
 
 

@@ -1,0 +1,171 @@
+"""The converters `marian` and `opus-mt` of nmt-convert, and what lets commands take such models as they are."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from nmt.cli.common import path_of_place
+from nmt.cli.convert import Converter, say
+from nmt.errors import CheckpointError, ConfigError, say_once
+from nmt.marian.package import is_zip
+from nmt.registry import CONVERTERS
+
+if TYPE_CHECKING:
+    from nmt.marian.foreign import Foreign
+
+SUFFIX = ".nmt"
+_log = logging.getLogger(__name__)
+
+
+class _FromMarian(Converter):
+    """What both converters have."""
+
+    @classmethod
+    def add_output(cls, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "-o",
+            "--output",
+            metavar="DIR|FILE.nmt",
+            type=path_of_place,
+            required=True,
+            help="new model directory, or a file for the engine",
+        )
+        parser.add_argument(
+            "--precision",
+            choices=("fp32", "int8"),
+            help="of the file for the engine: fp32, or int8 (default), where weights that are stored in 8 bits stay as "
+            "they are",
+        )
+        parser.add_argument(
+            "--languages",
+            nargs=2,
+            metavar=("SOURCE", "TARGET"),
+            help="codes of the languages, where the files do not say them",
+        )
+        parser.add_argument("--overwrite", action="store_true", help="replace a file for the engine")
+
+    @classmethod
+    def read(cls, arguments: argparse.Namespace) -> Foreign:
+        """The model that the command line names."""
+        raise NotImplementedError
+
+    @classmethod
+    def run(cls, arguments: argparse.Namespace) -> None:
+        import dataclasses
+
+        from nmt.marian.convert import convert, convert_to_file
+
+        output: Path = arguments.output
+        if output.suffix != SUFFIX and (arguments.precision or arguments.overwrite):
+            raise ConfigError(f"--precision and --overwrite are for a file for the engine, whose name ends in {SUFFIX}")
+        foreign = cls.read(arguments)
+        if arguments.languages:
+            foreign = dataclasses.replace(foreign, languages=tuple(arguments.languages))
+        say(foreign.notes)
+        described = foreign.described
+        if output.suffix == SUFFIX:
+            precision: Literal["fp32", "int8"] = arguments.precision or "int8"
+            made = convert_to_file(foreign, output, precision=precision, overwrite=arguments.overwrite)
+            say(made.notes)
+            print(f"{output}: {described}, for the engine in {precision}, {made.total / 1e6:.2f} MB")
+        else:
+            convert(foreign, output)
+            print(f"{output}: {described}")
+
+
+@CONVERTERS.register("marian")
+class FromMarian(_FromMarian):
+    """A model of Marian, or of Firefox Translations."""
+
+    help = "from Marian or Firefox Translations: a folder, a zip of OPUS-MT, or .npz or .bin with its vocabulary"
+    description = (
+        """Convert a model of Marian: a folder as Mozilla ships them, a zip of OPUS-MT, or a file of weights."""
+    )
+    examples = ("models/csen -o csen.nmt", "model.npz --vocab vocab.spm -o mine")
+
+    @classmethod
+    def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("model", metavar="MODEL", type=Path, help="folder or zip, or .npz or .bin, also .gz")
+        parser.add_argument(
+            "--vocab", metavar="FILE", type=Path, help="vocabulary of the source, or of both: .spm, .yml"
+        )
+        parser.add_argument("--target-vocab", metavar="FILE", type=Path, help="vocabulary of the target")
+        parser.add_argument("--shortlist", metavar="FILE", type=Path, help="binary shortlist (lex.50.50.s2t.bin)")
+        cls.add_output(parser)
+
+    @classmethod
+    def read(cls, arguments: argparse.Namespace) -> Foreign:
+        from nmt.marian.foreign import read_foreign
+
+        return read_foreign(
+            arguments.model,
+            vocabulary=arguments.vocab,
+            target_vocabulary=arguments.target_vocab,
+            lexicon=arguments.shortlist,
+        )
+
+
+@CONVERTERS.register("opus-mt")
+class FromOpusMT(_FromMarian):
+    """A model of OPUS-MT."""
+
+    help = "from OPUS-MT: a folder of transformers, or a zip of OPUS-MT"
+    description = "Convert a MarianMT model as transformers saves it, or a zip of OPUS-MT."
+    examples = ("opus-mt-en-de -o mine",)
+
+    @classmethod
+    def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("model", metavar="FOLDER|ZIP", type=Path, help="folder with config.json, or a zip")
+        cls.add_output(parser)
+
+    @classmethod
+    def read(cls, arguments: argparse.Namespace) -> Foreign:
+        return read_any(arguments.model)
+
+    @classmethod
+    def converted(cls, path: Path) -> Path | None:
+        """The cached model directory of a folder or zip of Marian, Firefox or OPUS-MT."""
+        if not (path.is_dir() or is_zip(path)):
+            return None
+        from nmt.marian.opus_mt import is_marian
+        from nmt.marian.package import open_package
+
+        package = open_package(path)
+        if not is_marian(package) and not any(name.endswith((".spm", ".spm.gz")) for name in package.files):
+            return None
+        from nmt.compiling import BuildError, own_directory
+        from nmt.marian.convert import convert
+
+        foreign = read_any(path)
+        parts = [
+            foreign.sha256,
+            *(hashlib.sha256(side.splitter).hexdigest() for side in (foreign.source, foreign.target)),
+        ]
+        key = hashlib.sha256(" ".join(parts).encode()).hexdigest()
+        try:
+            folder = own_directory() / "models" / key
+        except BuildError as error:
+            raise CheckpointError(f"{path}: cannot be converted: {error}") from error
+        try:
+            if not folder.is_dir():
+                convert(foreign, folder)
+        except (OSError, CheckpointError):
+            if not folder.is_dir():  # unless another process has made it in the meantime
+                raise
+        say_once(_log, f"{path}: {foreign.described}; converted to {folder}")
+        return folder
+
+
+def read_any(path: Path) -> Foreign:
+    """A folder of transformers or Marian, or a zip."""
+    from nmt.marian.foreign import read_foreign
+    from nmt.marian.opus_mt import CONFIG, read_transformers
+    from nmt.marian.package import open_package
+
+    if path.is_dir() and CONFIG in (package := open_package(path)).files:
+        return read_transformers(package)
+    return read_foreign(path)

@@ -1,0 +1,113 @@
+"""nmt-convert marian and opus-mt, and commands that take such models as they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import sentencepiece
+
+from nmt.library.loading import load
+from nmt.marian.shortlists import read_lexicon
+from tests.console import call
+
+
+def texts(folder: Path, name: str, key: str) -> list[str]:
+    """Golden translations."""
+    found = json.loads((folder / name).read_text(encoding="utf-8"))
+    return list(found["texts"] if key == "texts" else found[key]["texts"])
+
+
+def translated(model: Path, folder: Path, tmp_path: Path, **options: str) -> list[str]:
+    """What nmt-translate makes of the source of a golden folder, by greedy search in fp32."""
+    output = tmp_path / "output"
+    more = [part for key, value in options.items() for part in (f"--{key}", value)]
+    source = str(folder / "source.en")
+    assert call("nmt-translate", str(model), "-i", source, "-o", str(output), "--beam-size", "1", *more) == 0
+    return output.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("weights", ["model.npz", "model.fp32.bin"])
+def test_a_student_translates_as_firefox_does(ssru: Path, tmp_path: Path, weights: str) -> None:
+    made = str(tmp_path / "made")
+    vocabulary = ("--vocab", str(ssru / "vocab.spm"), "--languages", "en", "de")
+    assert call("nmt-convert", "marian", str(ssru / weights), *vocabulary, "-o", made) == 0
+    expected = texts(ssru, "expected_greedy_fp32.json", "texts")
+    assert translated(Path(made), ssru, tmp_path, precision="fp32") == expected
+    assert load(made).source_language == "en"
+
+
+@pytest.mark.parametrize(("precision", "least"), [("fp32", 40), ("int8", 20)])
+def test_a_student_as_a_file_for_the_engine(
+    ssru: Path, tmp_path: Path, precision: str, least: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """int8 from values that are stored in 8 bits; in fp32 all lines are equal."""
+    weights = "model.npz" if precision == "fp32" else "model.intgemm.alphas.bin"
+    made = str(tmp_path / "made.nmt")
+    options = ("--vocab", str(ssru / "vocab.spm"), "--precision", precision, "-o", made)
+    assert call("nmt-convert", "marian", str(ssru / weights), *options) == 0
+    assert f"for the engine in {precision}" in capsys.readouterr().out
+    expected = texts(ssru, "expected_greedy_fp32.json", "texts")
+    found = translated(Path(made), ssru, tmp_path)
+    assert sum(a == b for a, b in zip(found, expected, strict=True)) >= least
+    assert call("nmt-convert", "marian", str(ssru / weights), *options) == 1
+    assert call("nmt-convert", "marian", str(ssru / weights), *options, "--overwrite") == 0
+
+
+def test_a_folder_of_transformers_is_taken_as_it_is(
+    opus_mt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    model = load(opus_mt, precision="fp32")
+    lines = (opus_mt / "source.en").read_text(encoding="utf-8").splitlines()
+    expected = texts(opus_mt, "expected.json", "beam1_lp1.0")
+    assert [str(one) for one in model.translate(lines, beam_size=1)] == expected
+    said = f"{opus_mt}: a model of OPUS-MT from en to de, 2+2 layers, 32 wide, 901 tokens, licence not stated"
+    assert any(said in record.getMessage() for record in caplog.records)
+    (folder,) = (tmp_path / "cache" / "models").iterdir()
+    made = (folder / "model.safetensors").stat().st_mtime_ns
+    load(opus_mt)
+    assert (folder / "model.safetensors").stat().st_mtime_ns == made
+
+
+def test_a_folder_as_mozilla_ships_it_is_taken_as_it_is(
+    ssru: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "ende"
+    folder.mkdir()
+    for name in ("model.intgemm.alphas.bin", "vocab.spm"):
+        (folder / f"{name.replace('.', '.ende.', 1)}.gz").write_bytes(gzip.compress((ssru / name).read_bytes()))
+    assert len(translated(folder, ssru, tmp_path)) == 40
+
+
+def test_what_is_refused(ssru: Path, opus_mt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = str(tmp_path / "made")
+    weights = str(ssru / "model.npz")
+    assert call("nmt-convert", "marian", str(tmp_path / "none"), "-o", made) == 1
+    assert capsys.readouterr().err == f"nmt-convert: {tmp_path / 'none'}: no such file\n"
+    assert call("nmt-convert", "marian", weights, "-o", made) == 1
+    assert "needs its vocabulary: name the .spm file with --vocab" in capsys.readouterr().err
+    vocabulary = ("--vocab", str(ssru / "vocab.spm"))
+    assert call("nmt-convert", "marian", weights, *vocabulary, "-o", made, "--precision", "int8") == 2
+    assert "--precision and --overwrite are for a file for the engine" in capsys.readouterr().err
+    assert call("nmt-convert", "marian", weights, "--vocab", str(opus_mt / "target.spm"), "-o", made) == 1
+    assert "has 500 tokens, and the model's table has 600 rows" in capsys.readouterr().err
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "mine").touch()
+    assert call("nmt-convert", "marian", weights, *vocabulary, "-o", made) == 1
+    assert "this directory is not empty" in capsys.readouterr().err
+
+
+def test_a_shortlist_of_marian_restricts_the_file(ssru: Path, tmp_path: Path) -> None:
+    made, lex = str(tmp_path / "made.nmt"), ssru / "lex.50.6.s2t.bin"
+    options = ("--vocab", str(ssru / "vocab.spm"), "--shortlist", str(lex), "--precision", "fp32", "-o", made)
+    assert call("nmt-convert", "marian", str(ssru / "model.npz"), *options) == 0
+    lexicon = read_lexicon(lex.read_bytes(), lex, source_size=600, target_size=600)
+    splitter = sentencepiece.SentencePieceProcessor(model_file=str(ssru / "vocab.spm"))
+    lines = (ssru / "source.en").read_text(encoding="utf-8").splitlines()
+    for line, found in zip(lines, load(made).translate(lines, beam_size=1, details=["tokens"]), strict=True):
+        allowed = {splitter.id_to_piece(i) for i in lexicon.allowed([*splitter.encode(line), 0])}
+        assert set(found.tokens) - {"</s>"} <= allowed, line
