@@ -234,10 +234,9 @@ class Attended:
 
     def weight_gradients(self, below: States) -> list[Tensor | None]:
         """The gradients of the tensors of its `Attention`, from the states before the cell at all steps."""
-        scores = [torch.zeros(1, device=self.weights.device)]
         return [
             *self.query.weight_gradients(self._output(below), self.d_queries),
-            *(self.d_score_weight, *scores),
+            *(self.d_score_weight, torch.zeros(1, device=self.weights.device)),
             *self.context.weight_gradients(self.contexts, self.d_products),
         ]
 
@@ -373,17 +372,17 @@ class Loop:
     def _start_backward(self, d_contexts: Tensor | None) -> None:
         for aligned in self.aligned:
             aligned.start_backward()
-        attended = self.attended
-        if not attended:
+        memory, count = self.given.memory, len(self.attended)
+        if memory is None:
             return
-        count = len(attended)
         outer: Sequence[Tensor | None] = [None] * count
         if d_contexts is not None:
-            outer = d_contexts.transpose(0, 1).chunk(count, -1)
-        if d_contexts is not None and self.multiplied is not None and self.given.memory is not None:
-            outer = [product.weights_gradient(d_contexts.transpose(0, 1), self.given.memory.values)]
+            by_time = d_contexts.transpose(0, 1)
+            outer = by_time.chunk(count, -1)
+            if self.multiplied is not None:
+                outer = [product.weights_gradient(by_time, memory.values)]
         d_scores = torch.empty_like(self.weights).chunk(count, 2)
-        for source, scores, own in zip(attended, d_scores, outer, strict=True):
+        for source, scores, own in zip(self.attended, d_scores, outer, strict=True):
             source.start_backward(scores, own)
 
     def _gradients(self, d_first: Tensor, d_contexts: Tensor | None) -> list[Tensor | None]:
@@ -407,15 +406,6 @@ class Loop:
 def _batch_first(x: Tensor, dtype: torch.dtype) -> Tensor:
     """x [T, B, W] as a copy [B, T, W]."""
     return x.transpose(0, 1).to(dtype, memory_format=torch.contiguous_format, copy=True)
-
-
-class Result(NamedTuple):
-    """The result of a loop."""
-
-    outputs: Tensor  # h after each step [B, T, H], in the type of x
-    last: Tensor  # the last state fp32 [P, B, H]
-    contexts: Tensor | None  # [B, T, M] for each attention, side by side
-    weights: Tensor | None  # [B, G, T, S] for each attention, stacked, fp32; without a gradient
 
 
 class _Pass(torch.autograd.Function):
@@ -476,8 +466,12 @@ def _run(work: graphs.Work, tensors: Sequence[Any], plan: Plan, *, name: str, la
 
 def run_loop(
     given: Given, kernels: Sequence[type[Kernel]], *, dtype: torch.dtype, reverse: bool = False, attention: Any = None
-) -> Result:
-    """Run the loop over `given` with these kernels, products in `dtype`; `attention` is the class of the attentions."""
+) -> tuple[Tensor, ...]:
+    """Run the loop over `given` with these kernels, products in `dtype`; `attention` is the class of the attentions.
+
+    Returns h after each step [B, T, H] in the type of x, and the last state fp32 [P, B, H]; with attentions, which are
+    side by side, also the contexts [B, T, M] and the weights [B, G, T, S], fp32 without a gradient.
+    """
     batch, source = len(given.x), given.memory.keys.size(2) if given.memory else 0
     if kernels[0].recorded:
         given = _filled_up(given)
@@ -488,8 +482,7 @@ def run_loop(
     if kernels[0].recorded:  # without the padding
         outputs, last = outputs[:batch], last[:, :batch]
         attended = [part[:batch, ..., :width] for part, width in zip(attended, (None, source), strict=False)]
-    contexts, weights = attended or (None, None)
-    return Result(outputs, last, contexts, weights)
+    return outputs, last, *attended
 
 
 def _filled_up(given: Given) -> Given:

@@ -41,11 +41,10 @@ def sequence(
     kinds = kernels_of("sequence", unit, like=projected) if projected.numel() else []
     if not kinds:
         return reference(unit, projected, state, mask, reverse=reverse)
-    (kind,) = kinds
-    found = kind.whole([unit], projected.unsqueeze(0), None if state is None else [state], mask, reverse=reverse)
+    found = kinds[0].whole([unit], projected.unsqueeze(0), None if state is None else [state], mask, reverse=reverse)
     if found is None:
         given = Given(projected, mask, first_state(unit, projected, state), [unit])
-        outputs, last, *_ = run_loop(given, [kind], dtype=product_dtype(unit, projected), reverse=reverse)
+        outputs, last = run_loop(given, kinds, dtype=product_dtype(unit, projected), reverse=reverse)
     else:
         outputs, last = found[0][0], found[1][0]
     return unit.output(outputs), tuple(last.unbind())
@@ -215,8 +214,6 @@ def attended_sequence(
     first, attentions = first_state(lower, projected, state), [level.attention for level in levels]
     given = Given(projected, mask, first, cells, (), memory, attentions)
     outputs, last, contexts, weights = run_loop(given, kinds, dtype=dtype, attention=attention)
-    assert contexts is not None
-    assert weights is not None
     return Attended(lower.output(outputs), contexts, weights, tuple(last.unbind()))
 
 
@@ -237,5 +234,5 @@ def one_to_one_sequence(
     if not kinds:
         return None
     given = Given(projected, mask, first_state(lower, projected, state), [lower, higher], [context])
-    outputs, last, *_ = run_loop(given, kinds, dtype=product_dtype(lower, projected), reverse=reverse)
+    outputs, last = run_loop(given, kinds, dtype=product_dtype(lower, projected), reverse=reverse)
     return higher.output(outputs), tuple(last.unbind())

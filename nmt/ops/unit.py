@@ -174,10 +174,6 @@ class States(NamedTuple):
         same = sizes.dtype == torch.float32
         return cls(wide, wide[0] if same else sizes.empty(length, sizes.batch, sizes.hidden))
 
-    def each(self) -> list[States]:
-        """The states split into single time steps, each with n = 1."""
-        return [States(*step) for step in zip(self.parts.split(1, 1), self.operand.split(1), strict=True)]
-
     def at(self, start: int, end: int) -> States:
         """The states of the time steps from `start` to before `end`."""
         return States(self.parts[:, start:end], self.operand[start:end])
@@ -201,8 +197,8 @@ class Step(NamedTuple):
 
 def steps_of(x: Sequence[Tensor], before: States, after: States, mask: Sequence[Tensor | None]) -> list[Step]:
     """All time steps; splitting the tensors once is faster than slicing them in each step."""
-    each = zip(x, before.each(), after.each(), mask, strict=True)
-    return [Step(t, *parts) for t, parts in enumerate(each)]
+    early, late = ([*map(States, part.parts.split(1, 1), part.operand.split(1))] for part in (before, after))
+    return [Step(t, *parts) for t, parts in enumerate(zip(x, early, late, mask, strict=True))]
 
 
 class Kernel:
@@ -216,13 +212,20 @@ class Kernel:
     recorded: ClassVar[bool] = False
     """Whether loops over it become CUDA graphs, one for each shape."""
     saved_widths: ClassVar[tuple[int, ...]] = ()
+    """First those of the product of each matrix, then those of the operands of the second matrix and the following."""
     written_widths: ClassVar[tuple[int, ...]] = ()
+    """First those of the gradients of the products, see `sums`."""
+    norm_widths: ClassVar[tuple[tuple[int, ...], ...]] = ()
+    """For each matrix the parts of its product that are normalised with layer norm, as multiples of H."""
 
     def __init__(self, unit: Unit, sizes: Sizes, *, saved: Sequence[Tensor] | None = None) -> None:
         """`saved`: the tensors that a forward pass has saved; None allocates them."""
         self.unit, self.sizes = unit, sizes
         self.matrices = [recurrent_matrix(recurrent.weight, sizes) for recurrent in unit.recurrents]
-        self.parameters = [[_operand(part) for part in recurrent[1:]] for recurrent in unit.recurrents]
+        self.parameters = [
+            [None if part is None else part.detach().float().contiguous() for part in recurrent[1:]]
+            for recurrent in unit.recurrents
+        ]
         """For each matrix its bias, scale and offset, fp32; the last two are None without layer norm."""
         self.saved = self._room(self.saved_widths) if saved is None else tuple(saved)
 
@@ -275,9 +278,19 @@ class Kernel:
         """
         raise NotImplementedError
 
+    def sums(self, dx: Tensor) -> Sequence[Tensor]:
+        """The gradients [T, B, kH] of each product after layer norm; without it those of the product alone."""
+        return self.written
+
     def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
         """The gradients of all weights, in their order, from the states before all T steps and dx [T, B, kH]."""
-        raise NotImplementedError
+        gradients, operands = list[Tensor](), [before.operand, *self.saved[len(self.matrices) :]]
+        for i, (matrix, operand, d_sum) in enumerate(zip(self.matrices, operands, self.sums(dx), strict=True)):
+            norm: dict[str, Any] = {}
+            if self.unit.normalized:
+                norm = {"product": self.saved[i], "widths": [k * self.sizes.hidden for k in self.norm_widths[i]]}
+            gradients += recurrent_gradients(matrix, operand=operand, d_product=self.written[i], d_sum=d_sum, **norm)
+        return gradients
 
 
 class CKernel(Kernel):
@@ -328,14 +341,6 @@ class OneProductKernel(CKernel):
             *(gradient, *rows_of(dx), written, batch, hidden, self.code),
         )
         self.add_backward(0, written, to=gradient[0])
-
-    def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
-        (matrix,), (written,) = self.matrices, self.written
-        return recurrent_gradients(matrix, operand=before.operand, d_product=written, d_sum=written)
-
-
-def _operand(parameter: Tensor | None) -> Tensor | None:
-    return None if parameter is None else parameter.detach().float().contiguous()
 
 
 def rows_of(x: Tensor | None) -> tuple[Tensor | None, int]:

@@ -29,7 +29,6 @@ from torch.autograd.function import once_differentiable
 from triton.runtime import driver
 
 from nmt.ops.atr import ATR
-from nmt.ops.product import recurrent_gradients
 from nmt.ops.recurrence import EPSILON, State, product_type
 from nmt.ops.triton_rows import RowKernel, load_gradient, load_live, load_product, store_rows, sums, through_norm
 from nmt.ops.triton_tools import (
@@ -43,7 +42,7 @@ from nmt.ops.triton_tools import (
     store_row,
     tanh,
 )
-from nmt.ops.unit import States, Step, Unit, rows_of
+from nmt.ops.unit import Step, Unit, rows_of
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803, N806 - inside kernels constants are in capitals, and sizes as in their shapes
@@ -599,6 +598,7 @@ class ATRKernel(RowKernel):
 
     saved_widths = (1,)
     written_widths = (1, 1)
+    norm_widths = ((1,),)
 
     unit: ATR
 
@@ -653,9 +653,5 @@ class ATRKernel(RowKernel):
         )  # fmt: skip
         return self.through(0, d_product)
 
-    def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
-        (d_product, d_sum), product = self.written, self.saved[0] if self.unit.normalized else None
-        return recurrent_gradients(
-            self.matrices[0], operand=before.operand, d_product=d_product, d_sum=d_sum,
-            product=product, widths=[self.sizes.hidden],
-        )  # fmt: skip
+    def sums(self, dx: Tensor) -> Sequence[Tensor]:
+        return self.written[1:]

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from nmt.ops.native import kernel
-from nmt.ops.product import recurrent_gradients
 from nmt.ops.recurrence import State, recurrent_product
-from nmt.ops.unit import CKernel, GateValues, States, Step, Unit, Update, register, rows_of
+from nmt.ops.unit import CKernel, GateValues, Step, Unit, Update, register, rows_of
 
 Reset = Literal["before", "after"]
 
@@ -95,11 +94,3 @@ class GRUKernel(CKernel):
         run = kernel("gru_backward_reset", dtype)
         run(*inputs, *masked, before.parts, hidden, d_resets, gradient, *rows_of(dx), d_gates, batch, hidden)
         self.add_backward(0, d_gates, to=gradient[0])
-
-    def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
-        operands = before.operand, self.saved[2]
-        return [
-            part
-            for matrix, operand, written in zip(self.matrices, operands, self.written, strict=True)
-            for part in recurrent_gradients(matrix, operand=operand, d_product=written, d_sum=written)
-        ]

@@ -5,15 +5,16 @@ Products u [B, 2H] and v [B, H] have no bias. Gates are computed again in the ba
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.ops.product import recurrent_gradients
 from nmt.ops.triton_rows import RowKernel, load_gradient, load_live, load_product, store_rows, sums, through_norm
 from nmt.ops.triton_tools import load_row, sigmoid, store_row, tanh
-from nmt.ops.unit import States, Step, rows_of
+from nmt.ops.unit import Step, rows_of
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
@@ -118,6 +119,7 @@ class GRUKernel(RowKernel):
 
     saved_widths = (2, 1, 1)
     written_widths = (2, 1)
+    norm_widths = (2,), (1,)
 
     def forward(self, step: Step) -> None:
         t, x, before, after, mask = step
@@ -155,15 +157,5 @@ class GRUKernel(RowKernel):
         )  # fmt: skip
         return self.through(0, d_product)
 
-    def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
-        hidden, normalized = self.sizes.hidden, self.unit.normalized
-        d_sums, operands = dx.split((2 * hidden, hidden), -1), (before.operand, self.saved[2])
-        each = zip(self.matrices, operands, self.written, d_sums, self.saved[:2], (2 * hidden, hidden), strict=True)
-        return [
-            part
-            for matrix, operand, d_product, d_sum, product, width in each
-            for part in recurrent_gradients(
-                matrix, operand=operand, d_product=d_product, d_sum=d_sum,
-                product=product if normalized else None, widths=[width],
-            )
-        ]  # fmt: skip
+    def sums(self, dx: Tensor) -> Sequence[Tensor]:
+        return dx.split((2 * self.sizes.hidden, self.sizes.hidden), -1)

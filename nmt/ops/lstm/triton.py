@@ -6,14 +6,15 @@ the same equations, together with the input products: see `nmt.ops.lstm.fused`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt.ops.product import recurrent_gradients
 from nmt.ops.triton_rows import RowKernel, load_gradient, load_live, load_product, store_rows, sums, through_norm
 from nmt.ops.triton_tools import load_row, sigmoid, store_row, tanh
-from nmt.ops.unit import States, Step, rows_of
+from nmt.ops.unit import Step, rows_of
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
@@ -96,8 +97,8 @@ def lstm_backward_kernel(
 class LSTMKernel(RowKernel):
     """LSTM; saves its product."""
 
-    saved_widths = (4,)
-    written_widths = (4,)
+    saved_widths = written_widths = (4,)
+    norm_widths = ((3, 1),)
 
     def forward(self, step: Step) -> None:
         t, x, before, after, mask = step
@@ -120,9 +121,5 @@ class LSTMKernel(RowKernel):
         )  # fmt: skip
         return self.through(0, d_product)
 
-    def weight_gradients(self, before: States, dx: Tensor) -> list[Tensor]:
-        hidden, product = self.sizes.hidden, self.saved[0] if self.unit.normalized else None
-        return recurrent_gradients(
-            self.matrices[0], operand=before.operand, d_product=self.written[0], d_sum=dx,
-            product=product, widths=[3 * hidden, hidden],
-        )  # fmt: skip
+    def sums(self, dx: Tensor) -> Sequence[Tensor]:
+        return [dx]
