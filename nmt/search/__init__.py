@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from nmt.lazily import members
 
 _PLACES = {
-    "base": ("Search", "build_search"),
+    "base": ("Search", "build_search", "greedy_search"),
     "beam": ("beam_search", "diverse_beam_search"),
-    "greedy": ("greedy_search",),
     "mbr": ("MbrSearch",),
     "reading": ("PairScore", "score_pairs"),
     "ruled": ("RuledModel",),
@@ -24,9 +23,9 @@ __all__ = [name for names in _PLACES.values() for name in names]
 if TYPE_CHECKING:
     from nmt.search.base import Search as Search
     from nmt.search.base import build_search as build_search
+    from nmt.search.base import greedy_search as greedy_search
     from nmt.search.beam import beam_search as beam_search
     from nmt.search.beam import diverse_beam_search as diverse_beam_search
-    from nmt.search.greedy import greedy_search as greedy_search
     from nmt.search.mbr import MbrSearch as MbrSearch
     from nmt.search.reading import PairScore as PairScore
     from nmt.search.reading import score_pairs as score_pairs

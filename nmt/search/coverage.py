@@ -33,15 +33,12 @@ class CoveringState(Generic[S]):
     """Which source positions are not padding [B, S]."""
 
     def expand(self, k: int) -> CoveringState[S]:
-        """Each row k times, one below the other."""
         return CoveringState(self.inner.expand(k), self.attention.repeat_interleave(k, dim=0), self.is_token)
 
     def reorder(self, rows: Tensor) -> CoveringState[S]:
-        """The rows [N'] in this order, each within its sentence."""
         return CoveringState(self.inner.reorder(rows), self.attention.index_select(0, rows), self.is_token)
 
     def keep(self, sentences: Tensor) -> CoveringState[S]:
-        """Only the sentences [B']."""
         by_sentence = self.attention.unflatten(0, (len(self.is_token), -1))
         attention = by_sentence.index_select(0, sentences).flatten(0, 1)
         return CoveringState(self.inner.keep(sentences), attention, self.is_token.index_select(0, sentences))

@@ -99,15 +99,12 @@ class EnsembleState(NamedTuple):
     members: tuple[Any, ...]
 
     def expand(self, k: int) -> EnsembleState:
-        """Each row k times, one below the other."""
         return EnsembleState(tuple(state.expand(k) for state in self.members))
 
     def reorder(self, rows: Tensor) -> EnsembleState:
-        """The rows [N'] in this order, each within its sentence."""
         return EnsembleState(tuple(state.reorder(rows) for state in self.members))
 
     def keep(self, sentences: Tensor) -> EnsembleState:
-        """Only the sentences [B']."""
         return EnsembleState(tuple(state.keep(sentences) for state in self.members))
 
 
@@ -122,7 +119,6 @@ class EnsembleWords(NamedTuple):
         return self.members[0].ids
 
     def keep(self, sentences: Tensor) -> EnsembleWords:
-        """Only the sentences [B']."""
         return EnsembleWords(tuple(words.keep(sentences) for words in self.members))
 
 

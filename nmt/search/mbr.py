@@ -107,8 +107,8 @@ def _matches(counts: Sequence[Mapping[Any, int]]) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MbrOptions:
-    """Options of `mbr`."""
+class MbrOptions(SampleOptions):
+    """Options of `mbr`, those of `sample` among them, with which samples are drawn."""
 
     candidates: Literal["sample", "beam"] = "sample"
     """Samples of the model, each of the same weight, or the hypotheses of a beam, by their probabilities."""
@@ -117,31 +117,14 @@ class MbrOptions:
     utility: Literal["chrf", "bleu"] = "chrf"
     """What a candidate is compared with the others by: sacreBLEU's chrF2 or BLEU of sentences, in scripts without
     spaces of characters."""
-    temperature: float = 1.0
-    """What the log-probabilities of samples are divided by, as in `sample`."""
-    top_k: int = 0
-    """Draw among so many most probable words, as in `sample`; 0: among all."""
-    top_p: float = 1.0
-    """Draw among the fewest most probable words that have this probability together, as in `sample`."""
-    seed: int = 1
-    """Seed of the samples, as in `sample`."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.number <= OPTIONS["beam_size"].most:
             raise ValueError(f"number: must be from 2 to {OPTIONS['beam_size'].most}, not {self.number}")
-        drawn = self.sampling()
-        for name in ("temperature", "top_k", "top_p", "seed"):
-            if self.candidates == "beam" and getattr(drawn, name) != getattr(SampleOptions(), name):
+        super().__post_init__()
+        for name, usual in vars(SampleOptions()).items():
+            if self.candidates == "beam" and getattr(self, name) != usual:
                 raise ValueError(f"{name}: has no effect with candidates: beam")
-
-    def sampling(self) -> SampleOptions:
-        """What samples are drawn with."""
-        return SampleOptions(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
-
-
-def in_numbers(ids: Sequence[int]) -> str:
-    """The ids as words, if there is no text."""
-    return " ".join(map(str, ids))
 
 
 @SEARCHES.register("mbr")
@@ -156,27 +139,28 @@ class MbrSearch(Search):
     accepts = frozenset({"decode"})
 
     @classmethod
-    def largest_n_best(cls, decoding: DecodingConfig) -> int:
-        return _number(decoding)
+    def hypotheses(cls, decoding: DecodingConfig) -> int:
+        number = decoding.search_options.get("number", MbrOptions.number)
+        return number if isinstance(number, int) else MbrOptions.number  # the check of the options tells of others
 
     @classmethod
-    def hypotheses(cls, decoding: DecodingConfig) -> int:
-        return _number(decoding)
+    def largest_n_best(cls, decoding: DecodingConfig) -> int:
+        return cls.hypotheses(decoding)
 
     @classmethod
     def size(cls, decoding: DecodingConfig) -> str:
-        return f"{_number(decoding)} candidates a line"
+        return f"{cls.hypotheses(decoding)} candidates a line"
 
     def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
         options: MbrOptions = self.options
         if options.candidates == "sample":
             every = replace(settings, n_best=options.number)
-            found = by_sampling(model, source, every, options=options.sampling())
+            found = by_sampling(model, source, every, options=options)
             weights = [[1.0] * len(candidates) for candidates in found]
         else:
             found = by_beam(model, source, replace(settings, beam_size=options.number, n_best=None))
             weights = [_probabilities(candidates, length_penalty=settings.length_penalty) for candidates in found]
-        decode = settings.decode or in_numbers
+        decode = settings.decode or (lambda ids: " ".join(map(str, ids)))  # if there is no text
         return [
             by_expected_utility(candidates, own, decode=decode, utility=options.utility)[: settings.n_best]
             for candidates, own in zip(found, weights, strict=True)
@@ -214,8 +198,3 @@ def _probabilities(candidates: Sequence[Hypothesis], *, length_penalty: float) -
     totals = [one.score * penalty_of(len(one.ids) + one.has_ended, length_penalty) for one in candidates]
     best = max(totals)
     return [math.exp(total - best) if total > -math.inf else 0.0 for total in totals]
-
-
-def _number(decoding: DecodingConfig) -> int:
-    number = decoding.search_options.get("number", MbrOptions.number)
-    return number if isinstance(number, int) else MbrOptions.number  # problems are reported where options are checked

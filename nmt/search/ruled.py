@@ -139,16 +139,13 @@ class RuledState(Generic[S]):
         return len(self.history) // max(1, len(self.lines))
 
     def expand(self, k: int) -> RuledState[S]:
-        """Each row k times, one below the other."""
         every = torch.arange(len(self.history), device=self.history.device).repeat_interleave(k)
         return self._with(self.inner.expand(k), every, self.lines)
 
     def reorder(self, rows: Tensor) -> RuledState[S]:
-        """The rows [N'] in this order, each within its sentence."""
         return self._with(self.inner.reorder(rows), rows, self.lines)
 
     def keep(self, sentences: Tensor) -> RuledState[S]:
-        """Only the sentences [B']."""
         places = torch.arange(self.hypotheses, device=sentences.device)
         rows = (sentences.unsqueeze(1) * self.hypotheses + places).flatten()
         return self._with(self.inner.keep(sentences), rows, self.lines.index_select(0, sentences))

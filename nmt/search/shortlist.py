@@ -156,15 +156,12 @@ class RestrictedState(Generic[S, W]):
     words: W
 
     def expand(self, k: int) -> RestrictedState[S, W]:
-        """Each row k times, one below the other."""
         return RestrictedState(self.inner.expand(k), self.words)
 
     def reorder(self, rows: Tensor) -> RestrictedState[S, W]:
-        """The rows [N'] in this order, each within its sentence."""
         return RestrictedState(self.inner.reorder(rows), self.words)
 
     def keep(self, sentences: Tensor) -> RestrictedState[S, W]:
-        """Only the sentences [B']."""
         return RestrictedState(self.inner.keep(sentences), self.words.keep(sentences))
 
 

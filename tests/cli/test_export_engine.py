@@ -20,7 +20,7 @@ from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
 from nmt.models import build_model
-from nmt.search.greedy import greedy_search
+from nmt.search.base import greedy_search
 from nmt.search.shortlist import Shortlist
 from nmt.search.values import FIRST_EOS_PENALTY
 from tests.interop.engine_reference import File, Search

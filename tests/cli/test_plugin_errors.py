@@ -24,7 +24,7 @@ from torch import nn
 
 from nmt.cells import RNN
 from nmt.registry import CALLBACKS, CELLS, SEARCHES
-from nmt.search.greedy import GreedySearch
+from nmt.search.base import GreedySearch
 from nmt.training.callbacks import Callback
 
 

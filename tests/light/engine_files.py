@@ -12,8 +12,8 @@ from nmt.data import EOS
 from nmt.data.batching import pad
 from nmt.light.binding import Library, Model, Results
 from nmt.models.base import Seq2Seq
+from nmt.search.base import greedy_search
 from nmt.search.beam import beam_search
-from nmt.search.greedy import greedy_search
 from nmt.search.values import Hypothesis
 from tests.compiled import needed_engine
 from tests.interop.engine_models import content_of

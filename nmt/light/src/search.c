@@ -3,7 +3,7 @@
    is searched.
 
    Beam search is that of the original system, as nmt/search/beam.py describes it; greedy search that of
-   nmt/search/greedy.py. */
+   nmt/search/base.py. */
 
 #include "search.h"
 
