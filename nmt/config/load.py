@@ -32,7 +32,7 @@ from nmt.config.upgrade import FORMAT, KEY, UNMARKED, is_newer, upgrade
 from nmt.config.yaml12 import Document, read_yaml, write_yaml
 from nmt.errors import ConfigError, DataError, missing, near_miss, shown
 from nmt.files import LARGEST_CONFIG, open_model_file, reason, unused_name, write_new
-from nmt.light.encodings import not_utf8
+from nmt.light.lines import not_utf8
 from nmt.registry import PLUGIN_PREFIX, TASKS, import_line, worded
 from nmt.system import expanded
 

@@ -19,7 +19,7 @@ from typing import IO, Any, Final, Literal, NamedTuple, TypeVar
 
 from nmt.errors import DataError, counted, missing
 from nmt.light.counts import Noted
-from nmt.light.encodings import MARK, is_wide, not_utf8
+from nmt.light.lines import MARK, is_wide, not_utf8
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from nmt.data.text import LONGEST_LINE, FilePair, ParallelText, nothing_in, read
 from nmt.data.work import Advance, no_progress
 from nmt.errors import DataError
 from nmt.files import file_identity, reason, remembered, replace_text
-from nmt.light.encodings import is_wide
+from nmt.light.lines import is_wide
 
 _BLOCK = 1 << 20
 

@@ -15,12 +15,10 @@ from nmt.errors import ConfigError, SettingError, near_miss, refused, shown
 from nmt.interop.engine.opened import longest_of, open_engine, text_of
 from nmt.library.translator import Translator, key_of
 from nmt.library.values import WISHES, Inspection, PairScore, Request, Result, chosen_details, with_arrays
-from nmt.light import collected as _collected  # noqa: F401  (a fork during its import would block it in the child)
 from nmt.light.binding import Stop
-from nmt.light.cards import cards_of
 from nmt.light.errors import EngineError
+from nmt.light.lines import Pace
 from nmt.light.options import NONE, OPTIONS, options_of
-from nmt.light.pace import Pace
 from nmt.search.values import LONGER
 from nmt.system import usable_cores
 
@@ -57,7 +55,7 @@ class EngineFiles(Translator):
         if plugins:
             raise SettingError(("plugins", f"{self.file} is one file for the engine, which needs and takes no plugins"))
         self._translator = open_engine(paths)
-        cards = cards_of(self._translator)
+        cards = self._translator.cards()
         stored = [text_of(card, "precision") for card in cards]
         for path, own in zip(paths, stored, strict=True):
             if precision not in ("auto", own):

@@ -24,21 +24,13 @@ __all__ = ["EngineError", "Hypothesis", "NmtError", "Result", "Stop", "StoppedEr
 
 
 def __getattr__(name: str) -> object:
-    """Import a class at its first use: the table of options needs none, the command nmt-light neither result."""
-    if name == "Translator":
-        # What it needs at its first translation, too: a process that forks during an import hangs in the same import.
-        import json  # noqa: F401
-
-        from . import collected  # noqa: F401
-        from .translator import Translator
-
-        return Translator
-    if name == "Stop":
-        from .binding import Stop
-
-        return Stop
-    if name not in ("Hypothesis", "Result"):
+    """Import the classes at the first use of one: the table of options needs none, the command nmt-light no results."""
+    if name not in ("Hypothesis", "Result", "Stop", "Translator"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import results
+    # What a first translation needs, too: a process that forks during an import hangs in the same import.
+    import json  # noqa: F401
 
-    return getattr(results, name)
+    from . import binding, results, translator
+
+    homes = {"Stop": binding, "Translator": translator}
+    return getattr(homes.get(name, results), name)

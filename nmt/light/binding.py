@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     Options: TypeAlias = Any
     """A named tuple of the options of a search, by the names of `nmt_options` in nmt_engine.h."""
 
+UNK: Final = 1
+EOS: Final = 2
 _ROOM: Final = 5000  # bytes of a message, which may name a long path
 _STRINGS: Final = [c_void_p, POINTER(c_char_p), POINTER(c_size_t), c_size_t, c_void_p, c_char_p, c_size_t]
 _FUNCTIONS: Final = {
@@ -170,7 +172,7 @@ class Model(NotCopied):
 
     def defaults(self) -> Options:
         """The settings of the (first) file."""
-        used, given = self._used(), self._room_for_options()
+        used, given = self._used(), ctypes.create_string_buffer(self.code.nmt_options_size())
         self.code.nmt_options_begin(used.handle, given)
         found = (self.code.nmt_option(given, name.encode()) for name in self._library.names)
         values: list[Any] = [int(value) if value == int(value) else value for value in found]
@@ -180,15 +182,13 @@ class Model(NotCopied):
         """The options as C has them; those of the last call are kept, as setting them takes a tenth of a short line."""
         last, given = self._last
         if options != last:
-            given, problem = self._room_for_options(), ctypes.create_string_buffer(_ROOM)
+            given = ctypes.create_string_buffer(self.code.nmt_options_size())
+            problem = ctypes.create_string_buffer(_ROOM)
             for option, value in zip(self._library.names, options, strict=True):
                 if not self.code.nmt_set_option(given, option.encode(), value, problem, _ROOM):
                     raise EngineError(_line(problem.value))
             self._last = options, given
         return given
-
-    def _room_for_options(self) -> Any:
-        return ctypes.create_string_buffer(self.code.nmt_options_size())
 
     def piece(self, number: int, *, target: bool) -> str:
         """The piece of a token."""
@@ -200,34 +200,22 @@ class Model(NotCopied):
         self, lines: Sequence[bytes], options: Options, *, stop: Stop | None = None, only_cut: bool = False
     ) -> Results:
         """Lines in UTF-8; EngineError for options that are not allowed. `only_cut`: only cut into parts."""
-        count = len(lines)
-        sizes = (c_size_t * count)(*map(len, lines))
-        name = "nmt_cut" if only_cut else "nmt_translate"
-        return self._results(name, (c_char_p * count)(*lines), sizes, count, options, stop)
-
-    def translate_ids(self, sentences: Sequence[Sequence[int]], options: Options) -> Results:
-        """Sentences in ids, without their end symbols; EngineError also for ids that do not exist."""
-        count = len(sentences)
-        arrays = [(c_int32 * max(1, len(one)))(*one) for one in sentences]
-        pointers = (POINTER(c_int32) * count)(*(ctypes.cast(one, POINTER(c_int32)) for one in arrays))
-        sizes = (c_size_t * count)(*map(len, sentences))
-        return self._results("nmt_translate_ids", pointers, sizes, count, options)
+        items = (c_char_p * len(lines))(*lines)
+        return self.results("nmt_cut" if only_cut else "nmt_translate", items, [*map(len, lines)], options, stop)
 
     def close(self) -> None:
         """Give the memory back, once calls under way have ended."""
         self._open = None
 
-    def _results(
-        self, name: str, items: Any, sizes: Any, count: int, options: Options, stop: Stop | None = None
-    ) -> Results:
+    def results(self, name: str, items: Any, sizes: list[int], options: Options, stop: Stop | None = None) -> Results:
+        """What the function `name` of nmt_engine.h makes of an array of `items`."""
         given = self._given(options)
         if stop is not None:
             given = ctypes.create_string_buffer(given.raw, len(given))  # that of other calls has no flag
             self.code.nmt_set_stop(given, ctypes.byref(stop.flag))
-        problem = ctypes.create_string_buffer(_ROOM)
-        call = getattr(self.code, name)
-        used = self._used()
-        handle = call(used.handle, items, sizes, count, given, problem, _ROOM)
+        problem, count = ctypes.create_string_buffer(_ROOM), len(sizes)
+        call, used = getattr(self.code, name), self._used()
+        handle = call(used.handle, items, (c_size_t * count)(*sizes), count, given, problem, _ROOM)
         if not handle:
             if stop is not None:
                 stop.check()
@@ -268,38 +256,24 @@ class Results(NotCopied):
         """Its score."""
         return float(self._code.nmt_score(self._handle, line, i))
 
-    def was_cut(self, line: int) -> bool:
-        """Whether the limit of its length has cut the best translation."""
-        return bool(self._code.nmt_flags(self._handle, line) & 1)
+    def notes(self, line: int) -> list[str]:
+        """What is to be noted about a line, in the words of `nmt-translate --format jsonl`."""
+        flags = self._code.nmt_flags(self._handle, line)
+        notes = {
+            "split": self._code.nmt_parts(self._handle, line) > self._code.nmt_sentences(self._handle, line),
+            "several_sentences": flags & 4,
+            "no_finite_translation": flags & 2,
+            "length_limit": flags & 1,
+        }
+        return [name for name, is_so in notes.items() if is_so]
 
-    def is_finite(self, line: int) -> bool:
-        """Whether there is a translation with a finite probability."""
-        return not self._code.nmt_flags(self._handle, line) & 2
-
-    def parts(self, line: int) -> int:
-        """In how many parts a line was translated, 0 if it is empty."""
-        return int(self._code.nmt_parts(self._handle, line))
-
-    def sentences(self, line: int) -> int:
-        """How many sentences these parts belong to; a line that is not split counts as one."""
-        return int(self._code.nmt_sentences(self._handle, line))
-
-    def has_several(self, line: int) -> bool:
-        """Whether the line has several sentences and was translated as a whole, as its file does not say whether the
-        model was trained on such lines."""
-        return bool(self._code.nmt_flags(self._handle, line) & 4)
-
-    def source_ids(self, line: int, part: int) -> list[int]:
-        """Tokens of the source, the end symbol counted."""
-        size = c_size_t(0)
-        return self._code.nmt_source_ids(self._handle, line, part, ctypes.byref(size))[: size.value]
-
-    def lengths(self, line: int) -> list[int]:
-        """Tokens of the source of each part, the end symbol not counted."""
+    def sources(self, line: int) -> list[list[int]]:
+        """Of each part in which a line was translated the tokens of the source, the end symbol counted; none if it is
+        empty."""
         size, found = c_size_t(0), []
-        for part in range(self.parts(line)):
-            self._code.nmt_source_ids(self._handle, line, part, ctypes.byref(size))
-            found.append(size.value - 1)
+        for part in range(self._code.nmt_parts(self._handle, line)):
+            ids = self._code.nmt_source_ids(self._handle, line, part, ctypes.byref(size))
+            found.append(ids[: size.value])
         return found
 
     def ids(self, line: int, i: int, part: int) -> list[int]:
@@ -314,7 +288,7 @@ class Results(NotCopied):
 
     def attention(self, line: int, i: int, part: int) -> list[list[float]]:
         """[tokens of the translation][tokens of the source], where it was asked for."""
-        width, count = len(self.source_ids(line, part)), len(self.ids(line, i, part))
+        width, count = len(self.sources(line)[part]), len(self.ids(line, i, part))
         found = self._code.nmt_attention(self._handle, line, i, part)
         return [found[row * width : (row + 1) * width] for row in range(count)]
 

@@ -13,10 +13,9 @@ from . import __version__
 from .counts import Counts, counted
 from .errors import EngineError, UsageError
 from .formats import FORMATS, as_pharaoh, without_alignment
-from .lines import POLICIES, decodable, windows
+from .lines import POLICIES, Pace, decodable, windows
 from .options import OPTIONS, command_option, options_of
 from .output import STDOUT, Output, is_one_file
-from .pace import Pace
 from .pretrained import names
 from .translator import DETAILS, Translator, unknown_detail
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .cards import cards_of, longest_source
+from .binding import UNK
+from .translator import longest_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from .binding import Results
     from .translator import Translator
 
-UNK: Final = 1
 _SHOWN: Final = 10  # numbers of lines
 _ANY_LENGTH: Final = 2**31  # tokens, more than any line has
 
@@ -65,13 +65,12 @@ class Counts:
     def add_found(self, found: Results, not_utf8: Iterable[int], translator: Translator) -> list[list[str]]:
         """Count lines that the engine has translated; return the notes of each."""
         if self.longest is None:
-            self.longest = longest_source(cards_of(translator)) or (_ANY_LENGTH, False)
+            self.longest = longest_source(translator.cards()) or (_ANY_LENGTH, False)
         odd = set(not_utf8)
         every = []
         for line in range(found.count):
-            parts = [found.source_ids(line, part) for part in range(found.parts(line))]
-            notes = ["not_utf8"] if self.lines + 1 in odd else []
-            notes += notes_of(found, line)
+            parts = found.sources(line)
+            notes = [*(["not_utf8"] if self.lines + 1 in odd else []), *found.notes(line)]
             longest = max(map(len, parts), default=1) - 1
             notes += ["longer_than_training"] if longest > self.longest[0] else []
             self.add(sum(map(len, parts)) - len(parts), sum(part.count(UNK) for part in parts), notes)
@@ -111,17 +110,6 @@ class Counts:
             "not_utf8": f"not UTF-8, {self._fate}",
         }
         return [self.noted[name].said(what) for name, what in said.items() if name in self.noted]
-
-
-def notes_of(found: Results, line: int) -> list[str]:
-    """What the engine notes about a line."""
-    notes = (
-        ("split", found.parts(line) > found.sentences(line)),
-        ("several_sentences", found.has_several(line)),
-        ("no_finite_translation", not found.is_finite(line)),
-        ("length_limit", found.was_cut(line)),
-    )
-    return [name for name, is_so in notes if is_so]
 
 
 def counted(number: int, noun: str) -> str:

@@ -10,7 +10,6 @@ from .binding import Library, NotCopied
 from .errors import ArgumentError, EngineError, PlaceError, refused
 from .options import ENGINE_DETAILS, ENGINE_SEARCHES, NONE, OPTIONS, options_of
 from .pretrained import located
-from .shared_library import shared_library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +77,16 @@ class Translator(NotCopied):
         except (ValueError, RecursionError):
             raise EngineError(f"{self.paths[number]}: its card is not JSON") from None
         return found if isinstance(found, dict) else {}
+
+    def cards(self) -> list[dict[str, Any]]:
+        """The card of each file; empty where that is no JSON, which does not keep a file from translating."""
+        cards: list[dict[str, Any]] = []
+        for number in range(len(self.paths)):
+            try:
+                cards.append(self.card_of(number))
+            except EngineError:
+                cards.append({})
+        return cards
 
     @property
     def defaults(self) -> Options:
@@ -148,7 +157,7 @@ class Translator(NotCopied):
 
     def results(self, found: Results, lines: Sequence[str], *, details: Sequence[str] = ()) -> list[Result]:
         """What was `found` for `lines`, as values of Python; `details` as in the options that it was found with."""
-        from .collected import collected  # late: what it imports takes longer than a sentence to translate
+        from .results import collected  # late: what it imports takes longer than a sentence to translate
 
         return [collected(self._model, found, place, line, details) for place, line in enumerate(lines)]
 
@@ -175,18 +184,22 @@ class Translator(NotCopied):
         """Options of the search, and the requested details of translations."""
         changed: dict[str, Any] = {}
         details: tuple[str, ...] = ()
+        known = {option.name: option for option in options_of("light")}
         for name, value in given.items():
-            if value is not None:
-                _check_known(name)
-                if name == "details":
-                    if not isinstance(value, Iterable):
-                        raise ArgumentError(f"details: {value!r} is not allowed; give a list of names")
-                    details = (value,) if isinstance(value, str) else tuple(value)
-                elif name == "search":
-                    if value not in ENGINE_SEARCHES:
-                        raise EngineError(refused("search", value, ", ".join(ENGINE_SEARCHES), problem="is not known"))
-                else:
-                    changed[name] = _value(OPTIONS[name], value)
+            if value is None:
+                continue
+            if name not in known:
+                why = "the engine does not have it; nmt.load of the run has" if name in OPTIONS else "is not an option"
+                raise EngineError(f"{name}: {why}. Allowed: {', '.join(known)}.")
+            if name == "details":
+                if not isinstance(value, Iterable):
+                    raise ArgumentError(f"details: {value!r} is not allowed; give a list of names")
+                details = (value,) if isinstance(value, str) else tuple(value)
+            elif name == "search":
+                if value not in ENGINE_SEARCHES:
+                    raise EngineError(refused("search", value, ", ".join(ENGINE_SEARCHES), problem="is not known"))
+            else:
+                changed[name] = _value(known[name], value)
         for name in details:
             if name not in DETAILS:
                 raise EngineError(f"details: {unknown_detail(name)}")
@@ -206,39 +219,56 @@ class Translator(NotCopied):
         """The source tokens of each part in which each line would be translated; options are those of `translate`."""
         chosen, _ = self._options(options)
         with self._model.translate(_encoded(lines), chosen, only_cut=True) as found:
-            return [found.lengths(place) for place in range(len(lines))]
+            return [_lengths(found, place) for place in range(len(lines))]
 
     def translated_parts(
         self, lines: Sequence[str], *, stop: Stop | None = None, **options: Any
     ) -> list[tuple[Result, list[int]]]:
         """`translate` of a list; with each result the source tokens of each part in which its line was translated."""
-        return self._read(lines, *self._options(options), stop)
+        chosen, details = self._options(options)
+        with self._model.translate(_encoded(lines), chosen, stop=stop) as found:
+            results = self.results(found, lines, details=details)
+            return [(result, _lengths(found, place)) for place, result in enumerate(results)]
 
     def _translated(
         self, lines: Sequence[str], options: Options, details: tuple[str, ...], stop: Stop | None = None
     ) -> list[Result]:
-        return [result for result, _ in self._read(lines, options, details, stop)]
-
-    def _read(
-        self, lines: Sequence[str], options: Options, details: tuple[str, ...], stop: Stop | None
-    ) -> list[tuple[Result, list[int]]]:
         with self._model.translate(_encoded(lines), options, stop=stop) as found:
-            results = self.results(found, lines, details=details)
-            return [(result, found.lengths(place)) for place, result in enumerate(results)]
+            return self.results(found, lines, details=details)
+
+
+def _lengths(found: Results, line: int) -> list[int]:
+    """Tokens of the source of each part, the end symbol not counted."""
+    return [len(source) - 1 for source in found.sources(line)]
+
+
+def shared_library() -> str:
+    """The library of this package; EngineError if there is none, as in nmt, where nmt.load compiles it."""
+    path = os.path.join(os.path.dirname(__file__), "libnmt_engine.so")
+    if not os.path.isfile(path):
+        raise EngineError(f"{path}: the engine is not compiled here; use nmt.load, or the package nmt-light")
+    return path
+
+
+def longest_source(cards: Iterable[dict[str, Any]]) -> tuple[int, bool] | None:
+    """Tokens of the longest source that all models with these cards have seen in training; None if no card states it.
+
+    Also whether there was such a source: False if only the limit of the training is known.
+    """
+    found = []
+    for card in cards:
+        known, limit = card.get("longest_training_source"), card.get("training_max_length")
+        longest = known if isinstance(known, int) else limit
+        if isinstance(longest, int):
+            found.append((longest, longest is known))
+    return min(found, key=lambda longest: longest[0], default=None)
 
 
 def unknown_detail(name: str) -> str:
     """The message about a detail that is not in DETAILS."""
-    problem = (
-        "is not available from the engine; nmt-translate has it with the run" if name in NOT_TOLD else "is not known"
-    )
+    is_of_runs = name in OPTIONS["details"].choices
+    problem = "is not available from the engine; nmt-translate has it with the run" if is_of_runs else "is not known"
     return f"{name!r} {problem}. Allowed: {', '.join(DETAILS)}."
-
-
-def _check_known(name: str) -> None:
-    if name not in OPTIONS or "light" not in OPTIONS[name].doors:
-        problem = "the engine does not have it; nmt.load of the run has" if name in OPTIONS else "is not an option"
-        raise EngineError(f"{name}: {problem}. Allowed: {', '.join(option.name for option in options_of('light'))}.")
 
 
 def _value(option: Option, value: object) -> Any:

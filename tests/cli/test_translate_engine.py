@@ -15,7 +15,7 @@ import pytest
 
 from nmt.cli import check, evaluate, export, score, translate
 from nmt.library import light
-from nmt.light import pace
+from nmt.light import lines as pace
 from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported, make_exported
 

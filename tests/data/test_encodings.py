@@ -15,7 +15,7 @@ from nmt.config import load_config
 from nmt.corpora import command as data
 from nmt.data import Vocabulary, read_lines
 from nmt.errors import ConfigError, DataError
-from nmt.light.encodings import is_wide, looks_like
+from nmt.light.lines import is_wide, looks_like
 from nmt.other_tasks.vectors import read_vectors
 from nmt.search.kept import load_glossary
 from nmt.tagging.labels import Columns, read_columns

@@ -30,7 +30,7 @@ from nmt.data.text import (
 )
 from nmt.errors import DataError, counted
 from nmt.light.counts import Noted
-from nmt.light.encodings import is_wide
+from nmt.light.lines import is_wide
 
 ODD = "a\u0085b\u2028c\u2029d\x0be\x0cf\x00g\x1ch\ri"
 

@@ -18,7 +18,8 @@ import pytest
 import nmt
 from nmt.cli import export
 from nmt.library.values import Options
-from nmt.light import binding, pace
+from nmt.light import binding
+from nmt.light import lines as pace
 from nmt.light.options import options_of
 from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported, make_exported

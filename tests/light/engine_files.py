@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from ctypes import POINTER, c_int32, cast
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,13 @@ def by_pytorch(
     batch = pad([[*source, EOS] for source in sources])
     search = greedy_search if beam == 1 else beam_search
     return search(model, batch, beam_size=beam, n_best=n_best, **{**NO_LIMIT, **more})
+
+
+def translated_ids(engine: Model, sources: Sequence[Sequence[int]], given: Any) -> Results:
+    """Sentences in ids, without their end symbols."""
+    arrays = [(c_int32 * max(1, len(one)))(*one) for one in sources]
+    pointers = (POINTER(c_int32) * len(arrays))(*(cast(one, POINTER(c_int32)) for one in arrays))
+    return engine.results("nmt_translate_ids", pointers, [*map(len, sources)], given)
 
 
 def hypotheses(found: Results, line: int) -> list[Hypothesis]:

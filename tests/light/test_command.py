@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.light import Translator, command, pace
+from nmt.light import Translator, command
+from nmt.light import lines as pace
 from nmt.light.binding import Results
-from nmt.light.lines import windows
-from nmt.light.pace import Pace
+from nmt.light.lines import Pace, windows
 from nmt.light.translator import EngineError
 from tests.conftest import HANGS
 from tests.interop.engine_models import content_of, make_model, section

@@ -21,7 +21,17 @@ from nmt.search.ruled import RepeatPenalty, RuledModel
 from nmt.search.shortlist import RestrictedModel, Shortlist
 from nmt.search.values import Hypothesis
 from tests.interop.engine_models import BLOCKS, EACH_UNIT, OTHERS, TRANSFORMER, content_of, make_model, section
-from tests.light.engine_files import NO_LIMIT, by_pytorch, hypotheses, library, opened, options, pieces, sentences
+from tests.light.engine_files import (
+    NO_LIMIT,
+    by_pytorch,
+    hypotheses,
+    library,
+    opened,
+    options,
+    pieces,
+    sentences,
+    translated_ids,
+)
 
 
 def same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis], *, tolerance: float = 2e-4) -> None:
@@ -37,7 +47,7 @@ def check(model: Seq2Seq, folder: Path, *, kernels: str | None = None, count: in
     sources = sentences(count, vocabulary=model.source_vocab_size)
     for beam, n_best in ((1, 1), (3, 2)):
         given = options(engine, beam_size=beam, n_best=n_best, attention=True, **NO_LIMIT)
-        results = engine.translate_ids(sources, given)
+        results = translated_ids(engine, sources, given)
         for line, expected in enumerate(by_pytorch(model, sources, beam=beam, n_best=n_best)):
             same(hypotheses(results, line), expected)
         for line in (0, count - 1):
@@ -77,7 +87,7 @@ def test_each_instruction_set(kernels: str, tmp_path: Path) -> None:
 
 def everything(engine: Model, sources: Sequence[list[int]], **changes: Any) -> list[list[Hypothesis]]:
     given = options(engine, **{"beam_size": 3, "n_best": 3, **NO_LIMIT, **changes})
-    results = engine.translate_ids(sources, given)
+    results = translated_ids(engine, sources, given)
     return [hypotheses(results, line) for line in range(len(sources))]
 
 
@@ -164,7 +174,7 @@ def test_several_models_are_an_ensemble(tmp_path: Path) -> None:
         found = everything(engine, sources, beam_size=beam, n_best=1)
         for one, other in zip(found, by_pytorch(as_one(members, mean=EQUAL), sources, beam=beam), strict=True):
             same(one, other)
-    results = engine.translate_ids(sources[3:4], options(engine, beam_size=2, attention=True, **NO_LIMIT))
+    results = translated_ids(engine, sources[3:4], options(engine, beam_size=2, attention=True, **NO_LIMIT))
     batch, target = torch.tensor([[*sources[3], EOS]]), torch.tensor([results.ids(0, 0, 0)])
     mean = torch.stack([member.attention(batch, target).mean[0] for member in members]).mean(0)
     torch.testing.assert_close(torch.tensor(results.attention(0, 0, 0)), mean, rtol=0, atol=2e-4)
@@ -244,8 +254,12 @@ def test_without_a_finite_probability_there_is_no_translation(tmp_path: Path) ->
         model.embeddings.softmax_table[:] = 3e38 * torch.randn_like(model.embeddings.softmax_table).sign()
     engine = opened(model, tmp_path)
     for beam in (1, 3):
-        results = engine.translate_ids([[3, 4]], options(engine, beam_size=beam))
-        assert not results.is_finite(0) and results.score(0, 0) == -math.inf and results.translations(0) == 1
+        results = translated_ids(engine, [[3, 4]], options(engine, beam_size=beam))
+        assert (
+            results.notes(0) == ["no_finite_translation"]
+            and results.score(0, 0) == -math.inf
+            and results.translations(0) == 1
+        )
 
 
 def test_the_limit_of_the_length_is_noted(tmp_path: Path) -> None:
@@ -253,10 +267,10 @@ def test_the_limit_of_the_length_is_noted(tmp_path: Path) -> None:
     with torch.no_grad():
         model.embeddings.softmax_table[EOS] = -model.embeddings.softmax_table[3:].sum(0)  # nearly never the best
     engine = opened(model, tmp_path)
-    results = engine.translate_ids([[3, 4], []], options(engine, beam_size=1, max_length_offset=0))
+    results = translated_ids(engine, [[3, 4], []], options(engine, beam_size=1, max_length_offset=0))
     assert len(results.ids(0, 0, 0)) <= 3
-    assert results.was_cut(0) == (EOS not in results.ids(0, 0, 0))
-    assert results.parts(1) == 0 and results.score(1, 0) == 0 and not results.was_cut(1)
+    assert ("length_limit" in results.notes(0)) == (EOS not in results.ids(0, 0, 0))
+    assert not results.sources(1) and results.score(1, 0) == 0 and not results.notes(1)
 
 
 def test_a_line_counts_as_cut_if_one_of_its_parts_was(tmp_path: Path) -> None:
@@ -267,8 +281,8 @@ def test_a_line_counts_as_cut_if_one_of_its_parts_was(tmp_path: Path) -> None:
     results = engine.translate(lines, options(engine, beam_size=1, max_length_offset=3, split_long=4))
     seen = set[tuple[bool, bool]]()
     for line in range(len(lines)):
-        cut = [results.ids(line, 0, part)[-1] != EOS for part in range(results.parts(line))]
-        assert results.was_cut(line) == any(cut)
+        cut = [results.ids(line, 0, part)[-1] != EOS for part in range(len(results.sources(line)))]
+        assert ("length_limit" in results.notes(line)) == any(cut)
         seen.add((cut[0], cut[-1]))
     assert len(seen) == 4, "each of first and last, cut and not"
 
@@ -296,6 +310,6 @@ def test_few_sentences_after_others_with_a_smaller_beam(tmp_path: Path) -> None:
 def test_options_that_there_are_not(changes: dict[str, Any], problem: str, tmp_path: Path) -> None:
     engine = opened(make_model(section()), tmp_path)
     with pytest.raises(EngineError, match=f"^{problem}$"):
-        engine.translate_ids([[3]], engine.defaults()._replace(**changes))
+        translated_ids(engine, [[3]], engine.defaults()._replace(**changes))
     with pytest.raises(EngineError, match="^sentence 1: id 17 is not in the vocabulary of 17$"):
-        engine.translate_ids([[3], [17]], engine.defaults())
+        translated_ids(engine, [[3], [17]], engine.defaults())

@@ -106,9 +106,8 @@ def test_lines_are_cut_as_pytorch_cuts_them(made: Made) -> None:
     for longest in (1, LONGEST):
         results = made.found([line.encode() for line in lines], beam_size=1, max_length_offset=0, split_long=longest)
         for place, line in enumerate(lines):
-            found = [results.source_ids(place, part) for part in range(results.parts(place))]
-            assert found == [[*ids, EOS] for ids in made.parts(line, longest)], (line, longest)
-            cut += len(found) > 1
+            assert results.sources(place) == [[*ids, EOS] for ids in made.parts(line, longest)], (line, longest)
+            cut += len(results.sources(place)) > 1
     assert cut > 400
 
 
@@ -144,12 +143,11 @@ def test_very_long_lines(size: int, made: Made) -> None:
     for line, is_text in zip(lines, (True, True, True, True, False), strict=True):
         results = made.found([line], **options)
         assert results.texts().count(b"\n") == 1
-        assert (results.parts(0) > size // 1000) == is_text
+        assert (len(results.sources(0)) > size // 1000) == is_text
     text = words[:50_000].decode("utf-8", "replace")
     results = made.found([text.encode()], **options)
     assert made.found(lines[:1], split="sentences", **options).texts().count(b"\n") == 1
-    found = [results.source_ids(0, part)[:-1] for part in range(results.parts(0))]
-    assert found == made.parts(text, 100)
+    assert [source[:-1] for source in results.sources(0)] == made.parts(text, 100)
 
 
 CHILD: Final = """

@@ -90,7 +90,7 @@ def compiled_engine() -> Path:
 
 def longest_of(cards: Sequence[dict[str, Any]]) -> LongestSource | None:
     """The longest source in the training of all of them; None if no file states it."""
-    from nmt.light.cards import longest_source
+    from nmt.light.translator import longest_source
 
     found = longest_source(cards)
     return None if found is None else LongestSource(*found)
