@@ -38,6 +38,26 @@ INLINE int NAME(query_powers)(const T *restrict q, float *restrict powers, i64 D
     return largest <= LIMIT;
 }
 
+/* The scores a [S], of which `top` is the largest, become weights, their softmax: 0 at padding if any position is
+   `live`, and NaN if `bad` is. out [D] = the sum of the values v [S, D] by these. */
+INLINE void NAME(weighted_sum)(float *restrict a, float top, float bad, i64 live, const float *restrict pen,
+                               const T *restrict v, T *restrict out, i64 S, i64 D) {
+    float total = 0.0f, sum[D];
+    for (i64 s = 0; s < S; s++) {
+        a[s] = live && DEAD(pen[s]) ? 0.0f : fast_exp(a[s] - top) + bad;
+        total += a[s];
+    }
+    for (i64 j = 0; j < D; j++) sum[j] = 0.0f;
+    for (i64 s = 0; s < S; s++) {
+        float share = a[s] /= total;
+        if (share == 0.0f) continue;
+#pragma omp simd
+        for (i64 j = 0; j < D; j++) sum[j] += share * LOAD(v[s * D + j]);
+    }
+#pragma omp simd
+    for (i64 j = 0; j < D; j++) out[j] = STORE(sum[j]);
+}
+
 API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const float *powers, const T *values,
                                  const float *penalty, const float *w, float *weights, i64 wn, T *context, i64 cn,
                                  i64 N, i64 Q, i64 G, i64 S, i64 D, i64 threads) {
@@ -54,7 +74,7 @@ API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const fl
             float *a = weights + n * wn + g * S;
             i64 live = 0;
             for (i64 s = 0; s < S; s++) live += !DEAD(pen[s]);
-            float top = -INFINITY, total = 0.0f, bad = 0.0f;
+            float top = -INFINITY, bad = 0.0f;
             for (i64 s = 0; s < S; s++) {
                 if (live && DEAD(pen[s])) continue;
                 float score = 0.0f;
@@ -68,22 +88,7 @@ API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const fl
                 top = a[s] > top ? a[s] : top;
                 bad += a[s] - a[s]; /* 0, or NaN where a score is NaN or infinite */
             }
-            for (i64 s = 0; s < S; s++) {
-                a[s] = live && DEAD(pen[s]) ? 0.0f : fast_exp(a[s] - top) + bad;
-                total += a[s];
-            }
-            for (i64 s = 0; s < S; s++) a[s] /= total;
-            float sum[D];
-            for (i64 j = 0; j < D; j++) sum[j] = 0.0f;
-            for (i64 s = 0; s < S; s++) {
-                float share = a[s];
-                if (share == 0.0f) continue;
-#pragma omp simd
-                for (i64 j = 0; j < D; j++) sum[j] += share * LOAD(v[s * D + j]);
-            }
-            T *restrict c = context + n * cn + g * D;
-#pragma omp simd
-            for (i64 j = 0; j < D; j++) c[j] = STORE(sum[j]);
+            NAME(weighted_sum)(a, top, bad, live, pen, v, context + n * cn + g * D, S, D);
         }
 }
 
@@ -199,10 +204,10 @@ API void NAME(dot_attention)(const T *query, i64 qn, const T *keys, const T *val
         for (i64 g = 0; g < G; g++) {
             const T *restrict k = keys + (b * G + g) * S * D, *restrict v = values + (b * G + g) * S * D;
             float *restrict a = weights + (n * G + g) * S;
-            float q[D], sum[D];
+            float q[D];
 #pragma omp simd
             for (i64 j = 0; j < D; j++) q[j] = scale * LOAD(query[n * qn + g * D + j]);
-            float top = -INFINITY, total = 0.0f, bad = 0.0f;
+            float top = -INFINITY, bad = 0.0f;
             for (i64 s = 0; s < S; s++) {
                 if (live && DEAD(pen[s])) continue;
                 float score = 0.0f;
@@ -212,19 +217,7 @@ API void NAME(dot_attention)(const T *query, i64 qn, const T *keys, const T *val
                 top = a[s] > top ? a[s] : top;
                 bad += a[s] - a[s]; /* 0, or NaN where a score is NaN or infinite */
             }
-            for (i64 s = 0; s < S; s++) {
-                a[s] = live && DEAD(pen[s]) ? 0.0f : fast_exp(a[s] - top) + bad;
-                total += a[s];
-            }
-            for (i64 j = 0; j < D; j++) sum[j] = 0.0f;
-            for (i64 s = 0; s < S; s++) {
-                float share = a[s] /= total;
-                if (share == 0.0f) continue;
-#pragma omp simd
-                for (i64 j = 0; j < D; j++) sum[j] += share * LOAD(v[s * D + j]);
-            }
-#pragma omp simd
-            for (i64 j = 0; j < D; j++) found[n * G * D + g * D + j] = STORE(sum[j]);
+            NAME(weighted_sum)(a, top, bad, live, pen, v, found + n * G * D + g * D, S, D);
         }
     }
 }
