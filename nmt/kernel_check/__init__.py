@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from nmt.errors import ConfigError
+from nmt.kernel_check.cases import FORWARD, WITHOUT_TRITON, Purpose, needed, plain, recurrences
 from nmt.kernel_check.checking import find_out
-from nmt.kernel_check.needs import FORWARD, WITHOUT_TRITON, Purpose, needed, plain, recurrences
 from nmt.ops.dispatch import selection, set_kernels, triton_problem
 
 __all__ = ["Purpose", "choose_kernels", "recurrences", "use_verified_kernels", "verify_operations"]

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 
 from nmt.errors import ConfigError
+from nmt.kernel_check.cases import WITHOUT_TRITON, all_keys
 from nmt.kernel_check.checking import find_out
-from nmt.kernel_check.needs import WITHOUT_TRITON, all_keys
 from nmt.ops.dispatch import triton_problem
 
 

@@ -25,8 +25,16 @@ import torch
 
 from nmt.compiling import BuildError, is_ours, own_directory
 from nmt.files import replacing, temporary_directory
-from nmt.kernel_check.cases import FORMS, DifferenceError, check_key
-from nmt.kernel_check.needs import FORWARD, WITHOUT_TRITON, groups, plain, plugin_files
+from nmt.kernel_check.cases import (
+    FORMS,
+    FORWARD,
+    WITHOUT_TRITON,
+    DifferenceError,
+    check_key,
+    groups,
+    plain,
+    plugin_files,
+)
 from nmt.ops.dispatch import load, triton_version
 from nmt.system import usable_cores
 

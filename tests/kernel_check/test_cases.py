@@ -9,9 +9,8 @@ import torch
 
 from nmt.cells import LRN
 from nmt.kernel_check import cases
-from nmt.kernel_check.cases import SMALL, Case, DifferenceError, check_key
+from nmt.kernel_check.cases import SMALL, Case, DifferenceError, all_keys, check_key
 from nmt.kernel_check.checking import find_out
-from nmt.kernel_check.needs import all_keys
 from nmt.models.attention import AttentionQuery
 from nmt.models.graphed import GraphedModel
 from nmt.ops.dispatch import Selection, selection

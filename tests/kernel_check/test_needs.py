@@ -10,9 +10,9 @@ import torch
 
 from nmt.config.load import import_plugins
 from nmt.errors import ConfigError
-from nmt.kernel_check import needs
-from nmt.kernel_check.cases import CHECKS
-from nmt.kernel_check.needs import (
+from nmt.kernel_check import cases
+from nmt.kernel_check.cases import (
+    CHECKS,
     WITHOUT_TRITON,
     all_keys,
     designs_of,
@@ -140,7 +140,7 @@ def test_the_unit_of_a_plugin_is_found_with_its_file(tmp_path: Path) -> None:
         "@CELLS.register('my_cell')\nclass MyCell(LRN):\n"
         "    def unit(self):\n        return MyUnit(tanh=self.options.tanh)\n"
     )
-    needs._all_designs.cache_clear()
+    cases._all_designs.cache_clear()
     try:
         import_plugins([plugin])
         keys = needed(make_model("my_cell", cell_options={"tanh": True}, **ONE), "training")
@@ -150,4 +150,4 @@ def test_the_unit_of_a_plugin_is_found_with_its_file(tmp_path: Path) -> None:
     finally:
         CELLS._members.pop("my_cell", None)
         UNITS.pop("mine", None)
-        needs._all_designs.cache_clear()
+        cases._all_designs.cache_clear()

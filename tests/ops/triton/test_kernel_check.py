@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from nmt.kernel_check import cases
-from nmt.kernel_check.cases import SMALL, check_key
-from nmt.kernel_check.needs import WITHOUT_TRITON, all_keys
+from nmt.kernel_check.cases import SMALL, WITHOUT_TRITON, all_keys, check_key
 from nmt.ops import dispatch, sequence
 
 first = pytest.importorskip("nmt.kernel_check.first", reason="Triton is not installed")
