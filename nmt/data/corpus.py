@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from itertools import chain, compress, islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -162,36 +161,27 @@ class CorpusReport:
         return CorpusReport(**values)
 
     @property
-    def source_unknown_share(self) -> float:
-        """Share of the source tokens that are unknown, in 0..1."""
-        return self.source_unknown / max(1, self.source_tokens)
-
-    @property
-    def target_unknown_share(self) -> float:
-        """Share of the target tokens that are unknown, in 0..1."""
-        return self.target_unknown / max(1, self.target_tokens)
-
-    @property
     def several_share(self) -> float | None:
         """Share of the source lines that have several sentences; None where that is not known."""
         return self.several / self.looked_at if self.looked_at else None
 
     def lines(self, name: str) -> list[str]:
         """The report for people; `name` says which corpus it is."""
-        dropped = self.read - self.kept
         first = f"{name}: {counted(self.read, 'pair')} read, {self.kept:,} kept"
-        if self.empty:
-            fate = "skipped" if dropped else "kept"
-            first += f", {self.empty:,} with an empty side {fate} ({_listed(self.empty_examples, self.empty)})"
-        if self.too_long:
-            first += f", {self.too_long:,} too long dropped ({_listed(self.too_long_examples, self.too_long)})"
-        if self.truncated:
-            first += f", {self.truncated:,} too long truncated ({_listed(self.too_long_examples, self.truncated)})"
-        return [
-            first,
-            f"{name}: {self.source_tokens:,} source tokens ({self.source_unknown_share:.2%} unknown), "
-            f"{self.target_tokens:,} target tokens ({self.target_unknown_share:.2%} unknown)",
+        for count, what, examples in (
+            (self.empty, f"with an empty side {'skipped' if self.read > self.kept else 'kept'}", self.empty_examples),
+            (self.too_long, "too long dropped", self.too_long_examples),
+            (self.truncated, "too long truncated", self.too_long_examples),
+        ):
+            first += f", {count:,} {what} ({_listed(examples, count)})" if count else ""
+        tokens = [
+            f"{count:,} {side} tokens ({unknown / max(1, count):.2%} unknown)"
+            for side, count, unknown in (
+                ("source", self.source_tokens, self.source_unknown),
+                ("target", self.target_tokens, self.target_unknown),
+            )
         ]
+        return [first, f"{name}: {', '.join(tokens)}"]
 
     def doubts(self, name: str) -> list[str]:
         """A warning for each side that has lines which the vocabulary cannot spell."""
@@ -393,7 +383,7 @@ class _Written:
     sum: int = 0
 
 
-class CorpusWriter:
+class CorpusWriter(contextlib.ExitStack):
     """Appends encoded pieces to the files of a folder; a context manager that closes them.
 
     After `mark` everything up to there is kept: a new writer in the same folder, with the same
@@ -403,6 +393,7 @@ class CorpusWriter:
 
     def __init__(self, folder: Path, *, sizes: tuple[int, int], key: str, parts: int = 1) -> None:
         """`sizes`: of the vocabularies; `parts`: how many prefixes of text the pairs come from."""
+        super().__init__()
         self.position = TextPosition()
         """Position of the first text that has not been encoded."""
         self.report = CorpusReport()
@@ -412,21 +403,15 @@ class CorpusWriter:
         self._files = {name: _Written() for name in _FILES}
         self._parts = [Part(0, 0)] * parts
         self._restore()
-        self._stack, self._streams = contextlib.ExitStack(), dict[str, BinaryIO]()
+        self._streams: dict[str, BinaryIO] = {}
         for name, written in self._files.items():
             stream = open(folder / name, "r+b" if written.size else "wb", opener=own_file)  # noqa: SIM115
-            self._streams[name] = self._stack.enter_context(stream)
+            self._streams[name] = self.enter_context(stream)
             stream.truncate(written.size)
             stream.seek(written.size)  # after what is known to be good
         for name in SIDES:
             if not self._files[f"{name}.offsets"].size:
                 self._write(f"{name}.offsets", np.zeros(1, np.int64))
-
-    def __enter__(self) -> CorpusWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stack.close()
 
     def append(self, source: FlatSentences, target: FlatSentences, *, part: int = 0) -> None:
         """Add as many source as target sentences, of prefix number `part`; parts come in order."""
@@ -456,7 +441,7 @@ class CorpusWriter:
 
     def finish(self, report: CorpusReport) -> None:
         """Close the files and write what `Corpus` needs to open them."""
-        self._stack.close()
+        self.close()
         pairs = sum(part.pairs for part in self._parts)
         meta: dict[str, Any] = {"key": self._key, "pairs": pairs, "parts": self._parts, "report": asdict(report)}
         for name, dtype in self._dtypes.items():
@@ -574,7 +559,6 @@ class EncodedBlock(NamedTuple):
     source: FlatSentences
     target: FlatSentences
     report: CorpusReport
-    part: int
     after: TextPosition
 
 
@@ -602,7 +586,7 @@ class Encoder:
         ids = [self.tokenizer.encode_source(texts[0]), self.tokenizer.encode_target(texts[1])]
         lengths = np.array([list(map(len, side)) for side in ids])  # [2, pairs]
         empty = (lengths == 0) | np.array([[not line.strip() for line in side] for side in texts])
-        tag = self.tags[block.part] if self.tags else None
+        tag = self.tags[block.after.pair] if self.tags else None
         if tag is not None:
             ids[0] = [[tag, *sentence] for sentence in ids[0]]
             lengths[0] += 1
@@ -634,7 +618,7 @@ class Encoder:
             **self._unspelled(block, texts),
             **counts,
         )
-        return EncodedBlock(source, target, CorpusReport() + report, block.part, block.after)
+        return EncodedBlock(source, target, CorpusReport() + report, block.after)
 
     def _unspelled(self, block: Block, texts: Sequence[Sequence[str]]) -> dict[str, Any]:
         """How many lines of each side the vocabulary cannot spell, and the first of them."""
@@ -703,7 +687,7 @@ def encode(
             is_little = workers == 1 or len(first) < 2
             work = map(encoder, blocks) if is_little else map_in_order(encoder, blocks, workers=workers)
             for number, encoded in enumerate(work, start=1):
-                writer.append(encoded.source, encoded.target, part=encoded.part)
+                writer.append(encoded.source, encoded.target, part=encoded.after.pair)
                 report = report + encoded.report
                 if number % MARK_EVERY == 0:
                     writer.mark(encoded.after, report)

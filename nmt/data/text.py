@@ -12,7 +12,8 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, filterfalse, islice, zip_longest
+from functools import partial
+from itertools import chain, filterfalse, islice, takewhile, zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Final, Literal, NamedTuple, TypeVar
@@ -156,7 +157,10 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 def _lines(stream: IO[Any], name: str, undecodable: Undecodable, *, ending: str, mark: str) -> Iterator[str]:
     """Lines without `mark` before the first and without `ending`, or the "\n" of it where they end in no more."""
-    for number, raw in enumerate(_raw_lines(stream), start=1):
+    lines: Iterable[Any] = stream  # whose length the caller limits, unless it can be limited here, to bound the memory
+    if hasattr(stream, "readline"):
+        lines = takewhile(len, iter(partial(stream.readline, LONGEST_LINE + 1), None))
+    for number, raw in enumerate(lines, start=1):
         if len(raw) > LONGEST_LINE:
             raise DataError(f"{name}, line {number}: longer than {LONGEST_LINE >> 20} MiB; is it text?")
         # A StringIO has no bytes below it.
@@ -166,15 +170,6 @@ def _lines(stream: IO[Any], name: str, undecodable: Undecodable, *, ending: str,
         if line.endswith("\n"):
             line = line[: -len(ending)] if line.endswith(ending) else line[:-1]
         yield line
-
-
-def _raw_lines(stream: IO[Any]) -> Iterator[Any]:
-    """The lines of the stream; of a line that is too long only the beginning, so that memory stays bounded."""
-    if not hasattr(stream, "readline"):  # the caller limits the length of other lines
-        yield from stream
-        return
-    while raw := stream.readline(LONGEST_LINE + 1):
-        yield raw
 
 
 def as_list(prefixes: str | Sequence[str] | None) -> list[str]:
@@ -337,8 +332,6 @@ class Block:
     """Consecutive lines of one pair of files, the same number from each side."""
 
     files: FilePair
-    part: int
-    """Which pair of the list it is."""
     first_line: int
     """Number of its first line, from 1."""
     source: bytes
@@ -368,7 +361,7 @@ def read_blocks(pairs: Sequence[FilePair], *, lines: int, start: TextPosition) -
                     at = TextPosition(
                         part, at.lines + len(left), at.source_byte + len(texts[0]), at.target_byte + len(texts[1])
                     )
-                    yield Block(files, part, first, *texts, at)
+                    yield Block(files, first, *texts, at)
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{files.source} and its other side: cannot be read ({error})") from error
 

@@ -221,7 +221,7 @@ def test_text_goes_on_from_any_position(tmp_path: Path, packed: bool) -> None:
             sides.append(path)
         files.append(FilePair(*sides))
     blocks = list(read_blocks(files, lines=4, start=TextPosition()))
-    assert [(block.part, block.first_line, block.source.count(b"\n")) for block in blocks] == [
+    assert [(block.after.pair, block.first_line, block.source.count(b"\n")) for block in blocks] == [
         (0, 1, 4), (0, 5, 4), (0, 9, 2), (1, 1, 3)
     ]  # fmt: skip
     for i, block in enumerate(blocks):
