@@ -78,7 +78,10 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     run_dir = Path(run_dir)
     data = generated(config.data, run_dir)
     languages = (data.source_language, data.target_language)
-    check_files(data)
+    if data.generator == "none" and not data.train:
+        raise ConfigError("data.train: no training text; give a prefix or a list of prefixes")
+    if absent := missing_files(data):
+        raise DataError("\n".join(f"{key}: {message}" for key, message in absent))
     parallel = find_pairs(data.train, *languages, key="data.train")
     train_files = [*parallel, *find_pairs(data.monolingual, *languages, key="data.monolingual")]
     # Small and needed only later, but mistakes in them should be reported before hours of work.
@@ -139,14 +142,6 @@ def read_validation_facts(config: Config, run_dir: Path) -> ValidationFacts | No
         return None
     text = read_parallel(data.dev, data.source_language, data.target_language, key="data.dev")
     return validation_facts(text, read_references(data.dev_references, text, key="data.dev_references"))
-
-
-def check_files(data: DataConfig) -> None:
-    """Raise the ConfigError or DataError of `prepare`, with a line for each missing file, without reading any."""
-    if data.generator == "none" and not data.train:
-        raise ConfigError("data.train: no training text; give a prefix or a list of prefixes")
-    if absent := missing_files(data):
-        raise DataError("\n".join(f"{key}: {message}" for key, message in absent))
 
 
 def missing_files(data: DataConfig) -> list[tuple[str, str]]:

@@ -149,16 +149,15 @@ class Resegmentation:
 
     def __call__(self, epoch: int, rows: Rows) -> DrawnPairs:
         """The pairs `rows`, each any number of times, as epoch `epoch`, counted from 0, has them."""
-        rows = np.unique(rows)
-        return DrawnPairs(self._corpus, rows, [self._side(number, epoch, rows) for number in range(len(SIDES))])
-
-    def _side(self, number: int, epoch: int, rows: Rows) -> DrawnSide | None:
-        splitter = self._sides[number]
-        if splitter is None:
-            return None
-        ids, lengths, _ = self._corpus.sides[number].taken(rows)
-        drawn = draw(splitter, ids, lengths, seeds(self._seed, epoch, SIDES[number], rows), limit=self._limit)
-        return DrawnSide(FlatSentences.of(drawn.ids, drawn.lengths), drawn.kept)
+        rows, sides = np.unique(rows), list[DrawnSide | None]()
+        for name, splitter, side in zip(SIDES, self._sides, self._corpus.sides, strict=True):
+            if splitter is None:
+                sides.append(None)
+                continue
+            ids, lengths, _ = side.taken(rows)
+            drawn = draw(splitter, ids, lengths, seeds(self._seed, epoch, name, rows), limit=self._limit)
+            sides.append(DrawnSide(FlatSentences.of(drawn.ids, drawn.lengths), drawn.kept))
+        return DrawnPairs(self._corpus, rows, sides)
 
 
 def seeds(seed: int, epoch: int, side: str, rows: Rows) -> NDArray[np.uint64]:
@@ -185,7 +184,9 @@ class DrawnPairs:
     def _side(self, number: int, rows: Rows) -> tuple[FlatSentences, Rows]:
         """The sentences of a side, and where those of pairs `rows` are among them."""
         drawn = self._drawn[number]
-        return (self._corpus.sides[number], rows) if drawn is None else (drawn.sentences, self._places(rows))
+        if drawn is None:
+            return self._corpus.sides[number], rows
+        return drawn.sentences, np.searchsorted(self._rows, rows)
 
     def lengths(self, rows: Rows) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Source and target lengths of pairs `rows` [B], EOS counted: [B] each."""
@@ -204,11 +205,8 @@ class DrawnPairs:
 
     def too_long(self, rows: Rows) -> int:
         """How many sentences of pairs `rows` stay as they are because they would be too long."""
-        places = self._places(rows)
+        places = np.searchsorted(self._rows, rows)
         return sum(int(side.kept[places].sum()) for side in self._drawn if side is not None)
-
-    def _places(self, rows: Rows) -> NDArray[np.int64]:
-        return np.searchsorted(self._rows, rows)
 
 
 class HasLengths(Protocol):

@@ -9,7 +9,7 @@ import io
 import json
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,7 +77,7 @@ class KnownFiles:
 
     def save(self) -> None:
         """Save the facts; the file is not written if nothing has changed."""
-        known = {**self._remembered, **{_name(path): asdict(facts) for path, facts in self._facts.items()}}
+        known = {**self._remembered, **{str(path.absolute()): asdict(facts) for path, facts in self._facts.items()}}
         if known == self._remembered:
             return
         try:
@@ -90,24 +90,11 @@ class KnownFiles:
         if path in self._facts:
             return self._facts[path]
         try:
-            facts = FileFacts(**self._remembered[_name(path)])
+            facts = FileFacts(**self._remembered[str(path.absolute())])
         except (KeyError, TypeError):
             return None
         before = (facts.size, facts.mtime_ns, facts.ctime_ns, facts.inode)
         return facts if before == file_identity(path) else None
-
-
-def read_facts(path: Path, *, advance: Advance = no_progress) -> FileFacts:
-    """Read a file completely; DataError naming file and line for text that is not UTF-8."""
-    before = file_identity(path)
-    try:
-        digest, lines = _read_through(path, advance)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, OverflowError):
-        deque(read_lines(path), maxlen=0)  # which names the line
-        raise DataError(f"{path}: changed while it was read") from None
-    if before is None or file_identity(path) != before:
-        raise DataError(f"{path}: changed while it was read")
-    return FileFacts(digest, lines, *before)
 
 
 class _Digesting(io.FileIO):
@@ -125,30 +112,33 @@ class _Digesting(io.FileIO):
         return count
 
 
-def _read_through(path: Path, advance: Callable[[int], object]) -> tuple[str, int]:
-    """Digest and number of lines; OverflowError for a line that is too long to be one, and for UTF-16."""
+def read_facts(path: Path, *, advance: Advance = no_progress) -> FileFacts:
+    """Read a file completely; DataError naming file and line for text that is not UTF-8."""
+    before = file_identity(path)
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines = unfinished = 0
-    with _Digesting(path, advance) as raw:
-        stream: Any = io.BufferedReader(raw, _BLOCK)
-        if path.suffix == ".gz":
-            stream = gzip.GzipFile(fileobj=stream)
-        while block := stream.read(_BLOCK):
-            if not (lines or unfinished) and is_wide(block.partition(b"\n")[0]):
-                raise OverflowError
-            decoder.decode(block)
-            ended = block.count(b"\n")
-            longest = unfinished + (block.find(b"\n") if ended else len(block))
-            if longest > LONGEST_LINE:
-                raise OverflowError
-            unfinished = len(block) - block.rfind(b"\n") - 1 if ended else longest
-            lines += ended
-        decoder.decode(b"", final=True)
-        return raw.digest.hexdigest(), lines + (unfinished > 0)
-
-
-def _name(path: Path) -> str:
-    return str(path.absolute())
+    try:
+        with _Digesting(path, advance) as raw:
+            stream: Any = io.BufferedReader(raw, _BLOCK)
+            if path.suffix == ".gz":
+                stream = gzip.GzipFile(fileobj=stream)
+            while block := stream.read(_BLOCK):
+                if not (lines or unfinished) and is_wide(block.partition(b"\n")[0]):
+                    raise ValueError("UTF-16")
+                decoder.decode(block)
+                ended = block.count(b"\n")
+                longest = unfinished + (block.find(b"\n") if ended else len(block))
+                if longest > LONGEST_LINE:
+                    raise ValueError("too long to be a line")
+                unfinished = len(block) - block.rfind(b"\n") - 1 if ended else longest
+                lines += ended
+            decoder.decode(b"", final=True)
+    except (OSError, EOFError, zlib.error, ValueError):
+        deque(read_lines(path), maxlen=0)  # which names the line
+        raise DataError(f"{path}: changed while it was read") from None
+    if before is None or file_identity(path) != before:
+        raise DataError(f"{path}: changed while it was read")
+    return FileFacts(raw.digest.hexdigest(), lines + (unfinished > 0), *before)
 
 
 class ValidationFacts(NamedTuple):

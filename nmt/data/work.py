@@ -55,28 +55,21 @@ def progress(name: str, *, total: int, unit: str, done: int = 0, shown: bool = T
         ) as bar:
             yield bar.update
     else:
-        yield _Lines(name, total=total, unit=unit, done=done)
+        started = last = time.monotonic()
+        so_far = done
 
+        def advance(new: int) -> None:
+            nonlocal so_far, last
+            so_far, now = so_far + new, time.monotonic()
+            if now - last >= INTERVAL:
+                last = now
+                line = tqdm.format_meter(
+                    so_far, total, now - started, prefix=name, unit=unit, unit_scale=True, initial=done,
+                    bar_format="{desc}: {percentage:.0f}%, {n_fmt} of {total_fmt}{unit}, {rate_fmt}, {remaining} left",
+                )  # fmt: skip
+                print(line, file=sys.stderr, flush=True)
 
-class _Lines:
-    """Writes a line if INTERVAL seconds have passed since the last one."""
-
-    def __init__(self, name: str, *, total: int, unit: str, done: int) -> None:
-        self._name, self._total, self._unit = name, total, unit
-        self._first = self._done = done
-        self._started = self._last = time.monotonic()
-
-    def __call__(self, done: int) -> None:
-        self._done += done
-        now = time.monotonic()
-        if now - self._last >= INTERVAL:
-            self._last = now
-            line = tqdm.format_meter(
-                self._done, self._total, now - self._started, prefix=self._name, unit=self._unit, unit_scale=True,
-                initial=self._first, bar_format="{desc}: {percentage:.0f}%, {n_fmt} of {total_fmt}{unit}, {rate_fmt}, "
-                "{remaining} left",
-            )  # fmt: skip
-            print(line, file=sys.stderr, flush=True)
+        yield advance
 
 
 class _Failure(NamedTuple):
