@@ -8,7 +8,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from nmt.cli.common import path_of_place
+from nmt.cli.arguments import add_checkpoint, add_model
+from nmt.cli.common import add_plugins, path_of_place
 from nmt.cli.convert import Converter, say
 from nmt.errors import CheckpointError, ConfigError, say_once
 from nmt.marian.package import is_zip
@@ -158,6 +159,42 @@ class FromOpusMT(_FromMarian):
                 raise
         say_once(_log, f"{path}: {foreign.described}; converted to {folder}")
         return folder
+
+
+@CONVERTERS.register("to-marian")
+class ToMarian(Converter):
+    """A model becomes a folder of Marian's files."""
+
+    help = "to Marian and Firefox Translations: a folder with weights in 32 and 8 bits, vocabulary, shortlist"
+    description = """Write a model of the architecture transformer with form: marian for Marian and for the engine of
+    Firefox Translations."""
+    examples = ("runs/student -o csen",)
+
+    @classmethod
+    def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+        add_model(parser)
+        add_checkpoint(parser)
+        add_plugins(parser)
+        parser.add_argument("--shortlist", metavar="FILE", help="file of nmt-shortlist (default: the configuration's)")
+        parser.add_argument(
+            "--dev", metavar="PREFIX", help="text for which the 8-bit file is made (default: data.dev of the model)"
+        )
+        parser.add_argument("-o", "--output", metavar="DIR", type=path_of_place, required=True, help="new folder")
+
+    @classmethod
+    def run(cls, arguments: argparse.Namespace) -> None:
+        from nmt.marian.export import to_marian
+
+        made = to_marian(
+            arguments.model,
+            arguments.output,
+            checkpoint=arguments.checkpoint,
+            plugins=arguments.plugins,
+            shortlist=arguments.shortlist,
+            dev=arguments.dev,
+        )
+        say(made.notes)
+        print(f"{arguments.output}: {', '.join(made.files)}")
 
 
 def read_any(path: Path) -> Foreign:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +21,8 @@ from nmt.interop.export import Exported, check_output, write_model
 from nmt.marian.arrays import Quantized
 from nmt.marian.foreign import NO_LICENCE, Foreign
 
+SETTINGS_OF = "settings"
+"""The name of Marian's settings among the metadata of weights."""
 NO_PADDING = -1e9
 """The logit of the padding, which Marian's models do not have; in those of transformers it is 0."""
 _UNKNOWN_LANGUAGES = ("source", "target")
@@ -169,6 +172,7 @@ def origin_of(foreign: Foreign) -> dict[str, str]:
         "converted": f"{foreign.form} {foreign.weights.path}",
         "sha256": foreign.sha256,
         "licence": foreign.licence or NO_LICENCE,
+        SETTINGS_OF: json.dumps(dict(foreign.weights.settings), default=str),
     }
 
 
