@@ -230,9 +230,6 @@ FORMS: Final = (
 )
 """Sizes and types of products."""
 
-Run = Callable[[Any, torch.dtype], list[Tensor]]
-"""From a network and the type of its weights to results and gradients."""
-
 
 class Case(NamedTuple):
     """How an operation is tried."""
@@ -250,10 +247,6 @@ class Case(NamedTuple):
         """The same normal values on each device, fp64."""
         return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(self.device)
 
-    def leaf(self, *shape: int, seed: int, dtype: torch.dtype) -> Tensor:
-        """A random input that gets a gradient."""
-        return self.random(*shape, seed=seed).to(dtype).requires_grad_()
-
     def masks(self, length: int) -> tuple[Tensor, Tensor]:
         """Padding at the right, and any pattern, with a row that is all padding."""
         lengths = length - torch.arange(self.sizes.sentences) % length
@@ -262,21 +255,28 @@ class Case(NamedTuple):
         holes[0] = False
         return padding.to(self.device), holes.to(self.device)
 
-    def with_gradients(self, results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
-        """The results and, if gradients are enabled, the gradients of a weighted sum of them at the leaves."""
-        if not torch.is_grad_enabled():
-            return list(results)
-        weights = [self.random(*result.shape, seed=9).to(result.dtype) for result in results]
-        gradients = torch.autograd.grad(results, list(leaves), weights, materialize_grads=True)
-        return [result.detach() for result in (*results, *gradients)]
-
     def autocast(self) -> torch.autocast:
         """Autocast to `storage`, none for fp32."""
         return torch.autocast(self.device.type, self.storage, enabled=self.storage != torch.float32)
 
-    def check(self, network: nn.Module, run: Run) -> None:
-        """DifferenceError unless `run` finds in the network, with weights drawn from one seed, what it does without
-        kernels in fp64."""
+    def check(
+        self, network: nn.Module, shapes: Sequence[tuple[int, ...]], run: Callable[..., Sequence[Tensor]]
+    ) -> None:
+        """DifferenceError unless `run` finds in the network, with weights drawn from one seed, and in random inputs of
+        these shapes what it does without kernels in fp64; if gradients are enabled, those of a weighted sum, too."""
+
+        def results(network: nn.Module, dtype: torch.dtype) -> list[Tensor]:
+            inputs = [self.random(*shape, seed=1 + i).to(dtype).requires_grad_() for i, shape in enumerate(shapes)]
+            found = run(network, *inputs)
+            if not torch.is_grad_enabled():
+                return list(found)
+            # The bias of scores does not change weights.
+            weights = [weight for name, weight in network.named_parameters() if not name.endswith("score_bias")]
+            summed = [result for result in found if result.requires_grad]
+            factors = [self.random(*result.shape, seed=9).to(result.dtype) for result in summed]
+            gradients = torch.autograd.grad(summed, [*inputs, *weights], factors, materialize_grads=True)
+            return [result.detach() for result in (*found, *gradients)]
+
         torch.manual_seed(3)
         initialize(network, 0.08)
         for parameter in network.parameters():
@@ -284,12 +284,12 @@ class Case(NamedTuple):
                 nn.init.uniform_(parameter, -0.5, 0.5)
         network = network.to(self.device)
         with selected("reference"):
-            right = run(copy.deepcopy(network).double(), torch.float64)
+            right = results(copy.deepcopy(network).double(), torch.float64)
             with self.autocast():
-                plain = run(network, torch.float32)
+                plain = results(network, torch.float32)
         for _ in range(TIMES):
             with selected(self.by.choice, verified=self.by.verified), self.autocast():
-                ours = run(network, torch.float32)
+                ours = results(network, torch.float32)
             for index, (found, wanted, other) in enumerate(zip(ours, right, plain, strict=True)):
                 if found.shape != wanted.shape:
                     raise DifferenceError(f"result {index} has another shape than the reference's")
@@ -314,30 +314,24 @@ def lstm_layer(case: Case) -> None:
 def sequence(case: Case, *, layer: bool = False) -> None:
     """A unit over sequences, in both directions; as a `layer` with the products of its input."""
     sentences, length, _, width, hidden, _ = case.sizes
-    padding, holes = case.masks(length)
+    (padding, holes), made = case.masks(length), case.designs[0].cell(width, hidden)
 
-    def run(cell: Any, dtype: torch.dtype) -> list[Tensor]:
-        x = case.leaf(sentences, length, width, seed=1, dtype=dtype)
-        packed = case.leaf(sentences, cell.state_size, seed=2, dtype=dtype)
+    def run(cell: Any, x: Tensor, packed: Tensor) -> list[Tensor]:
         given, over = (x, cell.layer) if layer else (cell.project(x), cell.sequence)
         ahead, last = over(given, cell.unpack_state(packed), holes)
         back, first = over(given, None, padding, reverse=True)
         plain, _ = over(given)
-        return case.with_gradients([ahead, *last, back, *first, plain], [x, packed, *cell.parameters()])
+        return [ahead, *last, back, *first, plain]
 
-    case.check(case.designs[0].cell(width, hidden), run)
+    case.check(made, [(sentences, length, width), (sentences, made.state_size)], run)
 
 
 def bidirectional(case: Case) -> None:
     """The first layer of an encoder."""
     sentences, _, length, width, hidden, _ = case.sizes
     padding, _ = case.masks(length)
-
-    def run(encoder: Any, dtype: torch.dtype) -> list[Tensor]:
-        x = case.leaf(sentences, length, width, seed=1, dtype=dtype)
-        return case.with_gradients(encoder(x, padding), [x, *encoder.parameters()])
-
-    case.check(Bidirectional(partial(case.designs[0].cell, hidden_size=hidden), width), run)
+    encoder = Bidirectional(partial(case.designs[0].cell, hidden_size=hidden), width)
+    case.check(encoder, [(sentences, length, width)], lambda encoder, x: encoder(x, padding))
 
 
 def attention(case: Case) -> None:
@@ -345,15 +339,13 @@ def attention(case: Case) -> None:
     sentences, _, length, width, hidden, _ = case.sizes
     padding, _ = case.masks(length)
 
-    def run(module: Any, dtype: torch.dtype) -> list[Tensor]:
-        values = case.leaf(sentences, length, width, seed=1, dtype=dtype)
-        query = case.leaf(sentences, 3, hidden, seed=2, dtype=dtype)
+    def run(module: Any, values: Tensor, query: Tensor) -> Sequence[Tensor]:
         memory = module.prepare(values, padding)
-        context, weights = module.attend(query, AttentionMemory(*memory[:3]))
-        parameters = [p for name, p in module.named_parameters() if name != "score_bias"]
-        return case.with_gradients([context, weights], [values, query, *parameters])
+        attended: Sequence[Tensor] = module.attend(query, AttentionMemory(*memory[:3]))
+        return attended
 
-    case.check(AdditiveAttention(hidden, width, heads=2), run)
+    shapes = (sentences, length, width), (sentences, 3, hidden)
+    case.check(AdditiveAttention(hidden, width, heads=2), shapes, run)
 
 
 def conditional(case: Case) -> None:
@@ -361,20 +353,19 @@ def conditional(case: Case) -> None:
     sentences, length, source, width, hidden, _ = case.sizes
     (target_mask, _), (source_mask, _) = case.masks(length), case.masks(source)
 
-    def run(rnn: Any, dtype: torch.dtype) -> list[Tensor]:
-        x = case.leaf(sentences, length, width, seed=1, dtype=dtype)
-        values = case.leaf(sentences, source, width, seed=2, dtype=dtype)
-        packed = case.leaf(sentences, rnn.lower.state_size, seed=3, dtype=dtype)
+    def run(rnn: Any, x: Tensor, values: Tensor, packed: Tensor) -> list[Tensor]:
         found = rnn.sequence(x, rnn.prepare(values, source_mask), rnn.lower.unpack_state(packed), target_mask)
-        parameters = [p for name, p in rnn.named_parameters() if not name.endswith("score_bias")]
-        return case.with_gradients([found.outputs, found.contexts, *found.last], [x, values, packed, *parameters])
+        return [found.outputs, found.contexts, *found.last]
 
     small = case.sizes == SMALL
     for design in case.designs if small else case.designs[:1]:
         make, norm = partial(design.cell, hidden_size=hidden), design.layer_norm
-        case.check(AttentionRNN(make, width, width, heads=2 if small else 1, layer_norm=norm), run)
+        rnns: list[AttendingRNN] = [AttentionRNN(make, width, width, heads=2 if small else 1, layer_norm=norm)]
         if small:
-            case.check(DeepAttentionRNN(make, width, width, levels=2, layer_norm=norm), run)
+            rnns.append(DeepAttentionRNN(make, width, width, levels=2, layer_norm=norm))
+        for rnn in rnns:
+            shapes = (sentences, length, width), (sentences, source, width), (sentences, rnn.lower.state_size)
+            case.check(rnn, shapes, run)
 
 
 def one_to_one(case: Case) -> None:
@@ -382,12 +373,12 @@ def one_to_one(case: Case) -> None:
     sentences, length, _, width, hidden, _ = case.sizes
     padding, _ = case.masks(length)
 
-    def run(rnn: Any, dtype: torch.dtype) -> list[Tensor]:
-        x, aligned = (case.leaf(sentences, length, width, seed=seed, dtype=dtype) for seed in (1, 2))
+    def run(rnn: Any, x: Tensor, aligned: Tensor) -> list[Tensor]:
         outputs, last = rnn.sequence(x, aligned, None, padding, reverse=True)
-        return case.with_gradients([outputs, *last], [x, aligned, *rnn.parameters()])
+        return [outputs, *last]
 
-    case.check(OneToOneRNN(partial(case.designs[0].cell, hidden_size=hidden), width, width), run)
+    rnn = OneToOneRNN(partial(case.designs[0].cell, hidden_size=hidden), width, width)
+    case.check(rnn, [(sentences, length, width)] * 2, run)
 
 
 def loss(case: Case) -> None:
@@ -395,27 +386,24 @@ def loss(case: Case) -> None:
     rows, hidden, words = case.sizes.sentences * case.sizes.target, case.sizes.hidden, case.sizes.words
     targets = torch.randint(words, (rows,), generator=torch.Generator().manual_seed(1)).to(case.device)
 
-    def run(layer: Any, dtype: torch.dtype) -> list[Tensor]:
-        table, features = layer.weights[0], case.leaf(rows, hidden, seed=2, dtype=dtype)
-        weights = case.random(rows, seed=3).abs().to(dtype)
-        total, losses, nll = linear_cross_entropy(
-            features, table, targets=targets, weights=weights, label_smoothing=0.1
-        )
-        return [*case.with_gradients([total], [features, table]), losses, nll]
+    def run(layer: Any, features: Tensor) -> Sequence[Tensor]:
+        weights = case.random(rows, seed=3).abs().to(features.dtype)
+        return linear_cross_entropy(features, layer.weights[0], targets=targets, weights=weights, label_smoothing=0.1)
 
-    case.check(Linear([hidden], words, bias=False), run)
+    case.check(Linear([hidden], words, bias=False), [(rows, hidden)], run)
 
 
 def masked(case: Case) -> None:
-    """Dropout of words and of states: the same places, and the same values at the others."""
+    """Dropout of words and of states: the same places, and the same values and gradients at the others."""
     sentences, length, _, width, hidden, _ = case.sizes
     for shape in ((sentences, length, width), (sentences, hidden)):
-        x = case.leaf(*shape, seed=1, dtype=case.storage)
-        draw = Masks(2**62 + 12345, first=5).draw(x, layer=2**31 + 3)
-        found = []
+        x = case.random(*shape, seed=1).to(case.storage).requires_grad_()
+        draw, found = Masks(2**62 + 12345, first=5).draw(x, layer=2**31 + 3), []
         for selection in (Selection("reference"), case.by):
             with selected(selection.choice, verified=selection.verified):
-                found.append(case.with_gradients([dropout(x, 0.3, draw=draw)], [x]))
+                result = dropout(x, 0.3, draw=draw)
+                factors = case.random(*shape, seed=9).to(case.storage)
+                found.append([result, *(torch.autograd.grad(result, x, factors) if result.requires_grad else ())])
         for index, (right, ours) in enumerate(zip(*found, strict=True)):
             if not torch.equal(ours, right):
                 raise DifferenceError(f"result {index} differs from the reference's")
@@ -433,11 +421,11 @@ def decoding_step(case: Case) -> None:
     """Steps of a beam search as CUDA graphs, with all words and with a shortlist: as launched kernel by kernel."""
     device, words, hidden = case.device, case.sizes.words, case.sizes.hidden
     config: Any = SimpleNamespace(
-        architecture="deepnmt", cell="lrn", cell_options={}, encoder_cell=None, encoder_cell_options={},
-        decoder_cell=None, decoder_cell_options={}, hidden_size=hidden, encoder_hidden_size=None,
-        embedding_size=hidden, encoder_layers=1, decoder_layers=2, context_aware_encoder=False, deep_attention=False,
-        deep_output=True, attention_heads=1, layer_norm=False, tie_embeddings="target_softmax", dropout=0.0,
-        recurrent_dropout=0.0, layer_norm_scale=1.0, initializer="uniform", initializer_options={}, init_range=0.08,
+        architecture="deepnmt", unit_of=lambda side: SimpleNamespace(name="lrn", options={}), hidden_size=hidden,
+        encoder_hidden_size=None, embedding_size=hidden, encoder_layers=1, decoder_layers=2,
+        context_aware_encoder=False, deep_attention=False, deep_output=True, attention_heads=1, layer_norm=False,
+        tie_embeddings="target_softmax", dropout=0.0, recurrent_dropout=0.0, layer_norm_scale=1.0,
+        initializer="uniform", initializer_options={}, init_range=0.08,
     )  # fmt: skip
     torch.manual_seed(3)
     model = build_model(config, words, words).eval().to(device)

@@ -95,13 +95,13 @@ def test_what_goes_wrong_in_a_later_run_is_seen() -> None:
     """A recorded graph is replayed for the first time in the third one."""
     network, runs = torch.nn.Linear(3, 2), list[str]()
 
-    def run(network: Any, dtype: torch.dtype) -> list[torch.Tensor]:
+    def run(network: Any, x: torch.Tensor) -> list[torch.Tensor]:
         runs.append(selection().choice)
-        found = network(torch.ones(4, 3, dtype=network.weight.dtype))
+        found = network(x.to(network.weight.dtype))
         return [2 * found if runs.count("auto") == 3 else found]
 
     with pytest.raises(DifferenceError, match="result 0 differs"):
-        Case(CPU, SMALL, torch.float32, Selection("auto")).check(network, run)
+        Case(CPU, SMALL, torch.float32, Selection("auto")).check(network, [(4, 3)], run)
     assert runs == ["reference"] * 2 + ["auto"] * 3
 
 
