@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Final, NoReturn
 
-    from .binding import Results
     from .options import Option
-    from .results import Result
 
 DESCRIPTION: Final = """Translate text line by line, by default from standard input to standard output. The output keeps
 the order of the input, an empty line gives an empty line, and lines from a slow pipe are translated as they arrive."""
@@ -158,7 +156,14 @@ def _add(group: Any, option: Option) -> None:
         return
     help = option.help + (f", {option.least} to {option.engine_most}" if option.name == "beam_size" else "")
     help += " (default: 1); a smaller beam is widened" if option.name == "n_best" else ""
-    read = _number if option.kind == "number" else _whole_or_none if option.can_be_off else _whole
+    kind, what = (float, "a number") if option.kind == "number" else (int, "a whole number")
+
+    def read(text: str) -> float | str:
+        try:
+            return text if text in option.words else kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {', or '.join((what, *option.words))}") from None
+
     group.add_argument(command_option(option.name), metavar=option.metavar, type=read, help=help)
 
 
@@ -174,33 +179,12 @@ class Refused(argparse.Action):
         parser.error(f"{self.option_strings[0]}: nmt-light does not have it; use nmt-translate with the run{instead}")
 
 
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-
-
 def _details(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in DETAILS:
             raise argparse.ArgumentTypeError(unknown_detail(name))
     return names
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-
-
-def _whole_or_none(text: str) -> int | str:
-    try:
-        return text if text == "none" else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, or none") from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -239,6 +223,7 @@ def _run(arguments: argparse.Namespace) -> int:
     source = None if arguments.input in (None, "-") else arguments.input
     target = None if arguments.output in (None, "-") else arguments.output
     translator, options = _opened(arguments)
+    write, n_best = FORMATS[arguments.format], arguments.n_best or 1
     counts, start = Counts(arguments.errors, split_long="--split-long"), time.perf_counter()
     aligned = arguments.alignment
     if aligned and is_one_file(target or STDOUT, aligned):
@@ -259,10 +244,19 @@ def _run(arguments: argparse.Namespace) -> int:
             found = translator.found(lines, **options)
             pace.add(len(lines), time.monotonic() - begun)
             notes = counts.add_found(found, odd, translator)
-            results = _results(arguments, translator, found, lines)
-            if alignment is not None:
-                alignment.write("".join(map(as_pharaoh, results)).encode())
-            output.write(_written(arguments, found, results, notes, first=first))
+            if arguments.format == "text" and n_best == 1 and alignment is None:
+                output.write(found.texts())
+            else:
+                results = translator.results(found, [line.decode() for line in lines], details=options["details"])
+                if alignment is not None:
+                    alignment.write("".join(map(as_pharaoh, results)).encode())
+                if "alignment" not in arguments.details:
+                    results = [*map(without_alignment, results)]
+                written = (
+                    write(number, result, n_best=n_best, notes=own)
+                    for number, (result, own) in enumerate(zip(results, notes, strict=True), start=first)
+                )
+                output.write("".join(written).encode())
             if problem is not None:
                 raise EngineError(problem)
     if counts.problems() or not arguments.quiet:
@@ -273,10 +267,11 @@ def _run(arguments: argparse.Namespace) -> int:
 def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
     """The model, and the options of its search, which are checked; UsageError for options that it does not accept."""
     options = {option.name: getattr(arguments, option.name) for option in SETTINGS}
-    options |= {"scores": arguments.format != "text", "details": _needed(arguments)}
-    options |= {"shortlist": not arguments.no_shortlist}
+    details = (*arguments.details, "alignment") if arguments.alignment else arguments.details
+    options |= {"scores": arguments.format != "text", "details": details, "shortlist": not arguments.no_shortlist}
     if arguments.threads is None:
-        options["threads"] = _cpus()
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        options["threads"] = usable or 1
     try:
         translator = Translator(arguments.models, kernels=arguments.kernels)
         translator.found([], **options)
@@ -286,46 +281,6 @@ def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
             raise UsageError(f"{command_option(name)}:{rest}") from None
         raise
     return translator, options
-
-
-def _needed(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """The details that translations must have."""
-    return (*arguments.details, "alignment") if arguments.alignment else tuple(arguments.details)
-
-
-def _results(
-    arguments: argparse.Namespace, translator: Translator, found: Results, lines: Sequence[bytes]
-) -> Sequence[Result]:
-    """The results of some lines; empty if only texts are written."""
-    if arguments.format == "text" and (arguments.n_best or 1) == 1 and not arguments.alignment:
-        return ()
-    return translator.results(found, [line.decode() for line in lines], details=_needed(arguments))
-
-
-def _written(
-    arguments: argparse.Namespace,
-    found: Results,
-    results: Sequence[Result],
-    notes: Sequence[Sequence[str]],
-    *,
-    first: int,
-) -> bytes:
-    """What is written for some lines; `first` is the number of the first of them, from 0."""
-    n_best = arguments.n_best or 1
-    if arguments.format == "text" and n_best == 1:
-        return found.texts()
-    write = FORMATS[arguments.format]
-    if "alignment" not in arguments.details:
-        results = [*map(without_alignment, results)]
-    return "".join(
-        write(number, result, n_best=n_best, notes=own)
-        for number, (result, own) in enumerate(zip(results, notes, strict=True), start=first)
-    ).encode()
-
-
-def _cpus() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _described(models: Sequence[str], translator: Translator, options: dict[str, Any], *, typed: bool) -> str:

@@ -4,6 +4,7 @@ user's own is written in place."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -174,27 +175,19 @@ class Written:
         try:
             self._part = temporary_name(self.path)
             self.stream = open(self._part, "xb")  # noqa: SIM115
-        except PermissionError:
-            self._elsewhere()
         except OSError as error:
-            import errno  # late: it is seldom needed
-
-            if error.errno != errno.EROFS:
-                self._part = None
+            self._part = None
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-            self._elsewhere()
+            # In the folder for temporary files, for a file that exists and can be written to.
+            if not os.access(self.path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self.path) from None
+            import tempfile
+
+            part = temporary_name(os.path.join(tempfile.gettempdir(), os.path.basename(self.path)))
+            self.stream = open(part, "xb")  # noqa: SIM115
+            self._part = part
         hold(self.stream.fileno())
-
-    def _elsewhere(self) -> None:
-        """In the folder for temporary files, for a file that exists and can be written to."""
-        import tempfile
-
-        self._part = None
-        if not os.access(self.path, os.W_OK):
-            raise PermissionError(13, os.strerror(13), self.path)
-        part = temporary_name(os.path.join(tempfile.gettempdir(), os.path.basename(self.path)))
-        self.stream = open(part, "xb")  # noqa: SIM115
-        self._part = part
 
     def finish(self) -> None:
         """The file is complete."""
@@ -203,7 +196,12 @@ class Written:
             os.fsync(self.stream.fileno())
             self.stream.close()
             if not self._replaced():
-                self._copied()
+                with open(self._part, "rb") as source, open(self.path, "r+b") as target:
+                    while block := source.read(_BLOCK):
+                        target.write(block)
+                    target.truncate()
+                    target.flush()
+                    os.fsync(target.fileno())
                 os.unlink(self._part)
             self._part = None
         self.stream.close()
@@ -224,15 +222,6 @@ class Written:
         except OSError:  # another owner, another file system, a file that is mounted by itself
             return False
         return True
-
-    def _copied(self) -> None:
-        assert self._part is not None
-        with open(self._part, "rb") as source, open(self.path, "r+b") as target:
-            while block := source.read(_BLOCK):
-                target.write(block)
-            target.truncate()
-            target.flush()
-            os.fsync(target.fileno())
 
     def discard(self) -> None:
         """After an error: nothing but what a pipe or a device has got stays."""
@@ -288,13 +277,10 @@ class Output:
         except OSError as error:
             raise EngineError(f"{self._name}: cannot be written ({error.strerror})") from None
         finally:
-            self._close(quiet=kind is not None)
-
-    def _close(self, *, quiet: bool) -> None:
-        try:
-            if self._file is not None:
-                self._file.discard()
-            self._stream.close()
-        except OSError:  # it still holds data that could not be written, which has been reported
-            if not quiet:
-                raise
+            try:
+                if self._file is not None:
+                    self._file.discard()
+                self._stream.close()
+            except OSError:  # it still holds data that could not be written, which has been reported
+                if kind is None:
+                    raise
