@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nmt.config.schema import Config, DecodingConfig
+from nmt.config.schema import Config
 from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer, collate
 from nmt.data.batching import Pairs
 from nmt.data.corpus import Rows
@@ -73,7 +73,10 @@ class Translation(Task):
         return prepare(self.config, run, progress=progress)
 
     def build_model(self, tokenizer: Tokenizer, *, device: torch.device) -> Seq2Seq:
-        return build_network(self.config, tokenizer, device=device)
+        config = self.config
+        check_size(config, (tokenizer.source_size, tokenizer.target_size), device=device)
+        seed_everything(config.seed)
+        return build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
 
     def build_batches(self, data: PreparedData, *, world: World | None = None) -> BatchStream:
         return build_batches(self.config, data.train, world=world, sides=data.sides)
@@ -82,10 +85,54 @@ class Translation(Task):
         return build_training_loss(self.config.training)
 
     def build_validator(self, data: PreparedData, *, device: torch.device, world: World) -> Validator | None:
-        return build_validator(self.config, data, device=device, world=world)
+        config = self.config
+        if data.dev is None or data.dev_text is None:
+            return None
+        return Validator(
+            corpus=data.dev,
+            sources=data.dev_text.source,
+            references=data.dev_references,
+            metrics=build_metrics(config.evaluation, language=config.data.target_language),
+            translate=self._translate(data, device=device),
+            device=device,
+            max_sentences=config.evaluation.max_sentences,
+            samples=config.evaluation.samples,
+            ranked_by=config.training.early_stopping_metric,
+            world=world,
+        )
 
     def build_samples(self, data: PreparedData, *, device: torch.device) -> TrainingSamples | None:
-        return build_samples(self.config, data, device=device)
+        config, every = self.config, self.config.training.sample_every
+        if every is None:
+            return None
+        return TrainingSamples(
+            corpus=data.train,
+            tokenizer=data.tokenizer,
+            decoding=dataclasses.replace(config.decoding, ensemble_weights=None),
+            device=device,
+            every=every,
+            sentences=config.training.sample_sentences,
+            fusion=fusion_of(config.decoding, data.tokenizer, device=device),
+        )
+
+    def _translate(self, data: PreparedData, *, device: torch.device) -> Translate:
+        """The configured search from text to text, with the model's present weights."""
+        tokenizer, text = data.tokenizer, self.config.data
+        decoding = dataclasses.replace(self.config.decoding, ensemble_weights=None)  # which are for several models
+        if decoding.shortlist is not None:
+            load_shortlist(decoding.shortlist, tokenizer)  # what cannot work shows before the first update
+        if decoding.glossary is not None:
+            load_glossary(decoding.glossary)
+        fusion = fusion_of(decoding, tokenizer, device=device)  # loaded once for all validations
+        several, longest = data.train.report.several_share, data.train.longest_source  # as they are kept with the model
+        trained = Lines(text.source_language, text.target_language, several, longest)
+
+        def translate(model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translated]:
+            yield from Translator(
+                model, tokenizer, decoding, device=device, window=WINDOW, fusion=fusion, lines=trained
+            ).translations(lines)
+
+        return translate
 
     def describe_model(self, model: Seq2Seq) -> str:
         outline = model.outline(self.config.model)
@@ -96,7 +143,15 @@ class Translation(Task):
         return f"vocabularies: source {model.source_vocab_size:,}, target {model.target_vocab_size:,}"
 
     def data_lines(self, data: PreparedData, batches: BatchStream) -> list[str]:
-        return [*data.report_lines, *describe_sampling(self.config, data.train), *batches.describe_anew()]
+        order, sampled = batches.sampler.order, []
+        if order.shares is not None:
+            rows = zip(training_prefixes(self.config.data), data.train.parts, order.shares, order.uses(), strict=True)
+            sampled = [
+                f"train: {share:.1%} of an epoch from {prefix}: {counted(part.pairs, 'pair')}, each {uses:.3g} times "
+                f"on average"
+                for prefix, part, share, uses in rows
+            ]
+        return [*data.report_lines, *sampled, *batches.describe_anew()]
 
     def doubts(self, data: PreparedData, batches: BatchStream) -> list[str]:
         sizes = data.tokenizer.source_size, data.tokenizer.target_size
@@ -115,9 +170,18 @@ class Translation(Task):
     def memory_sample(self, data: PreparedData, batches: BatchStream) -> MemorySample:
         """The longest sentences, because the memory of a batch grows with their number, but not with their length.
 
-        Attention keeps source x target.
+        Attention keeps source x target: the largest of the first LOOKED_AT batches is that of most such places.
         """
-        pairs, rows = largest_batch(data.train, batches.sampler)
+
+        def places(batch: tuple[Pairs, Rows]) -> int:
+            pairs, rows = batch
+            source, target = pairs.lengths(rows)
+            return len(rows) * int(source.max()) * int(target.max())
+
+        sampler = batches.sampler
+        pools = (sampler.pool(0, number) for number in range(sampler.pools))
+        each = ((pool.drawn or data.train, rows) for pool in pools for rows in pool.batches)
+        pairs, rows = max(islice(each, LOOKED_AT), key=places)
         cost = np.maximum(*pairs.lengths(rows))
         batch = collate(pairs, rows[np.argsort(-cost, kind="stable")[:SAMPLE_SENTENCES]])
         return MemorySample(batch, len(rows))
@@ -144,8 +208,7 @@ class Translation(Task):
         log, model, world = trainer.log, trainer.updater.model, trainer.world
         model.eval()
         device = trainer.updater.precision.device
-        trained = lines_of(self.config, data)
-        translate = build_translate(data.tokenizer, self.config.decoding, device=device, trained=trained)
+        translate = self._translate(data, device=device)
         lines = data.test_text.source[world.rank :: world.size]
         mine = [Found(found.best, found.is_finite, found.has_ended) for found in translate(model, lines)]
         found: Sequence[Found] = interleave(world.gather(mine))
@@ -167,13 +230,6 @@ class Translation(Task):
 
     def hint(self, run: Path) -> str:
         return f"translate with: nmt-translate {run}"
-
-
-def build_network(config: Config, tokenizer: Tokenizer, *, device: torch.device) -> Seq2Seq:
-    """The model, its weights drawn from the seed; ConfigError where it cannot fit into memory."""
-    check_size(config, (tokenizer.source_size, tokenizer.target_size), device=device)
-    seed_everything(config.seed)
-    return build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
 
 
 def build_sampler(config: Config, corpus: Corpus, *, sides: Sides = AS_IT_IS) -> BatchSampler:
@@ -202,18 +258,6 @@ def build_sampler(config: Config, corpus: Corpus, *, sides: Sides = AS_IT_IS) ->
     )
 
 
-def describe_sampling(config: Config, corpus: Corpus) -> list[str]:
-    """How much of an epoch comes from each corpus, for people; nothing where all are simply taken once."""
-    order = build_sampler(config, corpus).order
-    if order.shares is None:
-        return []
-    rows = zip(training_prefixes(config.data), corpus.parts, order.shares, order.uses(), strict=True)
-    return [
-        f"train: {share:.1%} of an epoch from {prefix}: {counted(part.pairs, 'pair')}, each {uses:.3g} times on average"
-        for prefix, part, share, uses in rows
-    ]
-
-
 def build_batches(
     config: Config, corpus: Corpus, *, world: World | None = None, sides: Sides = AS_IT_IS
 ) -> BatchStream:
@@ -228,79 +272,3 @@ def build_batches(
         seed=config.seed,
         pinned=world is not None and world.device.type == "cuda",
     )
-
-
-def build_validator(
-    config: Config, data: PreparedData, *, device: torch.device, world: World | None = None
-) -> Validator | None:
-    """What is measured on the development corpus; None without one."""
-    if data.dev is None or data.dev_text is None:
-        return None
-    return Validator(
-        corpus=data.dev,
-        sources=data.dev_text.source,
-        references=data.dev_references,
-        metrics=build_metrics(config.evaluation, language=config.data.target_language),
-        translate=build_translate(data.tokenizer, config.decoding, device=device, trained=lines_of(config, data)),
-        device=device,
-        max_sentences=config.evaluation.max_sentences,
-        samples=config.evaluation.samples,
-        ranked_by=config.training.early_stopping_metric,
-        world=World(device) if world is None else world,
-    )
-
-
-def build_samples(config: Config, data: PreparedData, *, device: torch.device) -> TrainingSamples | None:
-    """What translates training text between validations; None unless that is asked for."""
-    every = config.training.sample_every
-    if every is None:
-        return None
-    return TrainingSamples(
-        corpus=data.train,
-        tokenizer=data.tokenizer,
-        decoding=dataclasses.replace(config.decoding, ensemble_weights=None),
-        device=device,
-        every=every,
-        sentences=config.training.sample_sentences,
-        fusion=fusion_of(config.decoding, data.tokenizer, device=device),
-    )
-
-
-def lines_of(config: Config, data: PreparedData) -> Lines:
-    """What decides whether lines are split into sentences, as it will be kept with the model."""
-    known = data.train.report.several_share
-    return Lines(config.data.source_language, config.data.target_language, known, data.train.longest_source)
-
-
-def build_translate(
-    tokenizer: Tokenizer, decoding: DecodingConfig, *, device: torch.device, trained: Lines | None = None
-) -> Translate:
-    """The configured search from text to text, with the model's present weights."""
-    decoding = dataclasses.replace(decoding, ensemble_weights=None)  # which are for several models
-    if decoding.shortlist is not None:
-        load_shortlist(decoding.shortlist, tokenizer)  # what cannot work shows before the first update
-    if decoding.glossary is not None:
-        load_glossary(decoding.glossary)
-    fusion = fusion_of(decoding, tokenizer, device=device)  # loaded once for all validations
-
-    def translate(model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translated]:
-        translator = Translator(model, tokenizer, decoding, device=device, window=WINDOW, fusion=fusion, lines=trained)
-        yield from translator.translations(lines)
-
-    return translate
-
-
-def largest_batch(corpus: Pairs, sampler: BatchSampler) -> tuple[Pairs, Rows]:
-    """The batch with the largest attention (sentences x source x target length) of the first LOOKED_AT.
-
-    Also returns its pairs, from the corpus or split again.
-    """
-
-    def cost(batch: tuple[Pairs, Rows]) -> int:
-        pairs, rows = batch
-        source, target = pairs.lengths(rows)
-        return len(rows) * int(source.max()) * int(target.max())
-
-    pools = (sampler.pool(0, number) for number in range(sampler.pools))
-    batches = ((pool.drawn or corpus, rows) for pool in pools for rows in pool.batches)
-    return max(islice(batches, LOOKED_AT), key=cost)

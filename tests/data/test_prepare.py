@@ -19,7 +19,7 @@ from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.data.text_facts import KnownFiles
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.registry import TOKENIZERS
-from nmt.tasks.translation import describe_sampling
+from nmt.training.task import task_of
 
 ANIMALS = ("cat", "dog", "horse", "bird", "fish")
 GERMAN = dict(zip(ANIMALS, ("Katze", "Hund", "Pferd", "Vogel", "Fisch"), strict=True))
@@ -354,7 +354,8 @@ def test_the_tag_counts_as_a_token_and_makes_no_empty_line_full(folder: Path) ->
 
 def test_shares_of_an_epoch_count_all_prefixes(folder: Path) -> None:
     config = config_of(folder, "data.sampling_weights=[2.0, 1.0, 1.0]")
-    lines = describe_sampling(config, prepared(config).train)
+    task, data = task_of(config), prepared(config)
+    lines = [line for line in task.data_lines(data, task.build_batches(data)) if " of an epoch" in line]
     assert [line.split(" of an epoch")[0] for line in lines] == ["train: 50.0%", "train: 25.0%", "train: 25.0%"]
     assert "/back: 8 pairs" in lines[1]
     with pytest.raises(ConfigError, match=r"2 weights for the 3 prefixes of data.train and data.monolingual"):

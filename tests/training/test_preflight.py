@@ -12,7 +12,6 @@ from nmt.config import load_config
 from nmt.data import collate
 from nmt.data.prepare import prepare
 from nmt.models import count_parameters
-from nmt.tasks.translation import build_network
 from nmt.training import preflight
 from nmt.training.preflight import activation_bytes, print_memory
 from nmt.training.task import MemorySample, task_of
@@ -64,8 +63,8 @@ def test_activations_are_those_of_all_sentences_of_the_batch(tmp_path: Path) -> 
     write_corpus(tmp_path)
     config = load_config(write_config(tmp_path))
     data = prepare(config, tmp_path / "run", progress=False)
-    model = build_network(config, data.tokenizer, device=CPU).train()
     task = task_of(config)
+    model = task.build_model(data.tokenizer, device=CPU).train()
     batch = collate(data.train, [5, 5])
     two, eight = (activation_bytes(task, model, MemorySample(batch, count), device=CPU) for count in (2, 8))
     assert eight == 4 * two > 0

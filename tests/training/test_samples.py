@@ -14,7 +14,7 @@ from nmt.cli import translate
 from nmt.config import load_config
 from nmt.data.prepare import prepare
 from nmt.search.translator import Translator
-from nmt.tasks.translation import build_batches, build_samples
+from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
 from nmt.training.run import build_updater
 from nmt.training.state import random_state
@@ -80,7 +80,7 @@ def test_a_search_that_draws_random_numbers_does_not_disturb_training(
     data = prepare(config, folder / "run", progress=False)
     device = torch.device("cpu")
     model = build_updater(task_of(config), data.tokenizer, device=device).model.eval()
-    samples = build_samples(config, data, device=device)
+    samples = task_of(config).build_samples(data, device=device)
     assert samples is not None
     before = random_state()
     assert len(samples.take(model, np.arange(8))) == 5

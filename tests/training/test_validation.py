@@ -20,7 +20,7 @@ from nmt.interop.run_layout import read_facts
 from nmt.models.base import Seq2Seq
 from nmt.registry import METRICS
 from nmt.search import ScoredText, Translation
-from nmt.tasks.translation import build_validator
+from nmt.training.distributed import World
 from nmt.training.run import build_updater
 from nmt.training.state import InterruptedValidationError
 from nmt.training.task import task_of
@@ -220,7 +220,7 @@ def test_validation_measures_what_the_saved_model_does(folder: Path) -> None:
     logged = events(folder / "run", kinds=("validation",))[-1]
     model, _, config, *_ = load_model(folder / "run", checkpoint="last")
     data = prepare(config, folder / "run", progress=False)
-    validator = build_validator(config, data, device=CPU)
+    validator = task_of(config).build_validator(data, device=CPU, world=World(CPU))
     assert validator is not None
     result = validator.validate(model, check=nothing)
     assert result.scores["loss"] == pytest.approx(logged["loss"], rel=1e-6)
