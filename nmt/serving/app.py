@@ -188,7 +188,7 @@ def create_api(service: Service) -> FastAPI:
         if service.settings.api_key is None:
             raise RefusedError(403, "/reload: the server has no API key, without which anybody could call it.")
         _check_key(request, service.settings.api_key)
-        if service.is_reloading:
+        if service.exchange.locked():
             raise RefusedError(409, "the model is being reloaded already. Try again later.", headers=SOON)
         await asyncio.shield(service.reload())
         return JSONResponse(service.health(), headers={"Cache-Control": "no-store"})

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from nmt.library.values import Request
 from nmt.light.binding import Stop
 from nmt.light.errors import StoppedError
-from nmt.serving.limits import RefusedError
+from nmt.serving.limits import RefusedError, Settings
 from nmt.serving.metrics import Metrics
 
 Compute = Callable[[Sequence[Request], Mapping[str, Any], Stop], list[str]]
@@ -88,22 +88,12 @@ class Batcher:
     for company. A job with many sentences shares its batches with others, so that these need not wait for all of it.
     """
 
-    def __init__(
-        self,
-        compute: Compute,
-        *,
-        batch_size: int,
-        max_wait: float,
-        max_queue: int,
-        metrics: Metrics,
-        nice: bool = False,
-    ) -> None:
+    def __init__(self, compute: Compute, settings: Settings, *, metrics: Metrics, nice: bool = False) -> None:
         """`nice`: the threads of long requests rank lower, which helps where threads do not wait for each other."""
         self._compute = compute
-        self._batch_size = batch_size
-        self._max_queue = max_queue
+        self._settings = settings
         self._metrics = metrics
-        self._short = _Lane(1, max_wait=max_wait, nice=False)
+        self._short = _Lane(1, max_wait=settings.max_wait, nice=False)
         self._long = _Lane(LONG_THREADS, max_wait=0.0, nice=nice)
         self._running: dict[Stop, Sequence[Share]] = {}
         self._waiting = 0
@@ -119,11 +109,12 @@ class Batcher:
 
     def submit(self, sentences: Sequence[Request], options: Mapping[str, Any], costs: Sequence[int]) -> Job:
         """Accept a job; RefusedError where the queue is full. `costs`: of each sentence tokens times hypotheses."""
-        if self._waiting + len(sentences) > self._max_queue:
+        most = self._settings.max_queue
+        if self._waiting + len(sentences) > most:
             seconds = max(1, math.ceil(self._waiting * self._seconds_each))
             raise RefusedError(
                 503,
-                f"the queue is full: {self._waiting:,} sentences wait. Allowed: {self._max_queue:,}. Try again later.",
+                f"the queue is full: {self._waiting:,} sentences wait. Allowed: {most:,}. Try again later.",
                 headers={"Retry-After": str(seconds)},
             )
         job = Job(sentences, options, costs)
@@ -176,7 +167,10 @@ class Batcher:
             while lane.jobs:  # wait for more of the kind of the oldest job, unless it has waited long enough
                 first = lane.jobs[0]
                 left = first.arrived + lane.max_wait - time.monotonic()
-                if left <= 0 or sum(job.waiting for job in lane.jobs if job.kind == first.kind) >= self._batch_size:
+                if (
+                    left <= 0
+                    or sum(job.waiting for job in lane.jobs if job.kind == first.kind) >= self._settings.batch_size
+                ):
                     break
                 lane.has_come.clear()
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -189,8 +183,8 @@ class Batcher:
         """The next sentences to compute: from the oldest job and jobs of the same kind, each with its share."""
         if not lane.jobs:
             return []
-        alike = [job for job in lane.jobs if job.kind == lane.jobs[0].kind][: self._batch_size]
-        left, cost, begins = self._batch_size, 0, [job.taken for job in alike]
+        alike = [job for job in lane.jobs if job.kind == lane.jobs[0].kind][: self._settings.batch_size]
+        left, cost, begins = self._settings.batch_size, 0, [job.taken for job in alike]
         for most in (left // len(alike), left):  # the share of each, then what is left
             for job, begin in zip(alike, begins, strict=True):
                 while left and cost < BATCH and job.waiting and job.taken < begin + most:

@@ -45,15 +45,8 @@ class _Model:
         self.defaults = dict(defaults)
         self.facts = facts
         self._known: dict[str, int] = {}
-        settings = service.settings
-        self.batcher = Batcher(
-            functools.partial(_compute, translator),
-            batch_size=settings.batch_size,
-            max_wait=settings.max_wait,
-            max_queue=settings.max_queue,
-            metrics=service.metrics,
-            nice="file" in service.doors,
-        )
+        compute = functools.partial(_compute, translator)
+        self.batcher = Batcher(compute, service.settings, metrics=service.metrics, nice="file" in service.doors)
 
     def hypotheses(self, options: Mapping[str, Any]) -> int:
         """Hypotheses of a sentence in a search with such options, kept for some of them."""
@@ -63,11 +56,6 @@ class _Model:
                 self._known.clear()
             self._known[kind] = max(1, self.translator.hypotheses(**options))
         return self._known[kind]
-
-    def close(self) -> None:
-        """Give the memory back."""
-        self.batcher.close()
-        self.translator.close()
 
 
 class Service:
@@ -85,7 +73,8 @@ class Service:
         self._models: list[_Model] = []
         """The last one gets new requests; those before it finish theirs."""
         self._load: Load | None = None
-        self._exchange = asyncio.Lock()
+        self.exchange = asyncio.Lock()
+        """Held while another model is being loaded."""
         self._retiring: set[asyncio.Task[None]] = set()
 
     def start(self, translator: Translator, defaults: Mapping[str, Any]) -> None:
@@ -107,11 +96,6 @@ class Service:
         self._load = load
         self.start(*await asyncio.to_thread(_warm, load))
 
-    @property
-    def is_reloading(self) -> bool:
-        """Whether another model is being loaded."""
-        return self._exchange.locked()
-
     async def reload(self) -> None:
         """Load the model again; new requests go to it, and those that the one before has accepted are finished there.
 
@@ -119,7 +103,7 @@ class Service:
         say why.
         Reloads follow one after the other.
         """
-        async with self._exchange:
+        async with self.exchange:
             self._check_ready()
             assert self._load is not None
             old = self._models[-1]
@@ -164,7 +148,9 @@ class Service:
     def close(self) -> None:
         """Give the memory back."""
         while self._models:
-            self._models.pop().close()
+            model = self._models.pop()
+            model.batcher.close()
+            model.translator.close()
 
     async def submit(self, wanted: Any) -> Job:
         """Put a `TranslateRequest` into the queue.
@@ -180,8 +166,7 @@ class Service:
         sentences, options = wanted.sentences(), {**defaults, **given}
         hypotheses = model.hypotheses(options)
         if is_surely_short(sentences, options, most=min(SHORT // hypotheses, self.settings.max_sentence_tokens)):
-            costs = [(len(sentence.text) + 1) * hypotheses for sentence in sentences]
-            return model.batcher.submit(sentences, options, costs)
+            return model.batcher.submit(sentences, options, [(len(one.text) + 1) * hypotheses for one in sentences])
         counting = functools.partial(count, model.translator, sentences, options, self.settings, hypotheses=hypotheses)
         if sum(len(sentence.text) for sentence in sentences) <= COUNTED_AT_ONCE:
             costs, options = counting()

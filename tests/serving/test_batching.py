@@ -16,7 +16,7 @@ import nmt
 from nmt.errors import DataError
 from nmt.library.values import Request
 from nmt.serving.batching import BATCH, SHORT, Batcher, Job
-from nmt.serving.limits import RefusedError
+from nmt.serving.limits import RefusedError, Settings
 from nmt.serving.metrics import Metrics
 
 
@@ -50,7 +50,8 @@ def batched(test: Callable[[Batcher, Model], Coroutine[Any, Any, None]], **chang
 
     async def run() -> None:
         model = Model()
-        batcher = Batcher(model, **{"batch_size": 4, "max_wait": 0.0, "max_queue": 100, "metrics": metrics, **changes})
+        settings = Settings(**{"batch_size": 4, "max_wait": 0.0, "max_queue": 100, **changes})
+        batcher = Batcher(model, settings, metrics=metrics)
         try:
             await asyncio.wait_for(test(batcher, model), 30)
         finally:
