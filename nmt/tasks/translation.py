@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nmt.config import component_options
 from nmt.config.schema import Config
 from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer, collate
 from nmt.data.batching import Pairs
@@ -26,7 +27,7 @@ from nmt.evaluation import build_metrics
 from nmt.interop.run_layout import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.registry import TASKS
+from nmt.registry import LOSSES, TASKS
 from nmt.search.kept import load_glossary
 from nmt.search.ruled import fusion_of
 from nmt.search.shortlist import load_shortlist
@@ -37,7 +38,6 @@ from nmt.training.distributed import Share, World, interleave
 from nmt.training.doubts import few_updates, large_vocabularies, odd_vocabularies
 from nmt.training.losses import Loss
 from nmt.training.preflight import check_size
-from nmt.training.run import build_training_loss
 from nmt.training.run_dir import write_lines
 from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample, Task
@@ -82,7 +82,11 @@ class Translation(Task):
         return build_batches(self.config, data.train, world=world, sides=data.sides)
 
     def build_loss(self) -> Loss:
-        return build_training_loss(self.config.training)
+        training = self.config.training
+        kind = LOSSES.get(training.loss)
+        options = component_options(kind, training.loss_options)
+        loss: Loss = kind(label_smoothing=training.label_smoothing, options=options)
+        return loss
 
     def build_validator(self, data: PreparedData, *, device: torch.device, world: World) -> Validator | None:
         config = self.config

@@ -255,15 +255,11 @@ def sampled_losses(
     correction = torch.zeros(len(chosen), device=words.device)
     if len(others) > samples:
         correction[len(mine) :] = math.log(len(others) / samples)
+    rest = (0, PADDING - 1)  # columns of zeros
     return linear_cross_entropy(
-        torch.cat([features, _first_column(features.new_ones(len(features)))], 1),
-        torch.cat([table.index_select(0, chosen), _first_column(correction.to(table.dtype))], 1),
+        torch.cat([features, F.pad(features.new_ones(len(features), 1), rest)], 1),
+        torch.cat([table.index_select(0, chosen), F.pad(correction.to(table.dtype).unsqueeze(1), rest)], 1),
         targets=place.index_select(0, words),
         weights=weights,
         label_smoothing=label_smoothing,
     )
-
-
-def _first_column(values: Tensor) -> Tensor:
-    """Values [N] as the first of some columns of zeros [N, PADDING]."""
-    return F.pad(values.unsqueeze(1), (0, PADDING - 1))

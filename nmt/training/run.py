@@ -9,12 +9,11 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from nmt.config import component_options, dump, load_saved, write_config
 from nmt.config.located import anchored
 from nmt.config.options import choices
-from nmt.config.schema import Config, TrainingConfig
+from nmt.config.schema import Config
 from nmt.data import Tokenizer, load_tokenizer
 from nmt.data.saved_tokenizer import has_checksums, write_checksums
 from nmt.data.text_facts import ValidationFacts
@@ -28,7 +27,7 @@ from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import parameters_by_part
 from nmt.models.base import Seq2Seq
 from nmt.ops.hardware import kernels_in_use
-from nmt.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
+from nmt.registry import METRICS, OPTIMIZERS, SCHEDULES
 from nmt.system import CpuClock, available_cores
 from nmt.training.callbacks import Callbacks, End, Start, stop_of
 from nmt.training.checkpoint import (
@@ -41,7 +40,6 @@ from nmt.training.checkpoint import (
 )
 from nmt.training.distributed import World, check_same
 from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events, warnings_in
-from nmt.training.losses import Loss
 from nmt.training.run_dir import LOCK, NEW, Change, check_resumable, locked, move_aside, rewind_translations
 from nmt.training.state import Budget, Ending, Limits, Progress, Ranking, conditions
 from nmt.training.task import Prepared, Task, check_files, task_of
@@ -70,13 +68,19 @@ def run_training(
     choose_kernels(config.kernels, device=world.device)
     check_same(world, "configuration", lambda: dump(config))
     log = (RunLog if world.is_main else SilentLog)(run, tensorboard=config.training.tensorboard and world.is_main)
-    moved = _moved(task, world) if world.from_main(overwrite) else None
+    store = CheckpointStore if world.is_main else ReadOnlyCheckpoints
+    keep_last, keep_best = config.training.keep_last, config.training.keep_best
+    checkpoints = store(run, keep_last=keep_last, keep_best=keep_best, config_text=dump(anchored(config)))
+    moved = None
+    if world.from_main(overwrite):
+        with world.main_first():
+            moved = replace_run(task, device=world.device) if world.is_main else None
     try:
         with locked(run) if world.is_main else nullcontext():
             if moved is not None:
                 log.say(f"the run that was here is now {moved}")
             changes = _accepted_changes(config, run) if world.is_main else []
-            loaded = _newest_checkpoint(config, world, log=log)
+            loaded = _newest_checkpoint(checkpoints, world, log=log)
             finished = _finished(task, loaded, limits) if loaded is not None and world.is_main else None
             finished = world.from_main(finished)
             if finished is not None:
@@ -87,7 +91,7 @@ def run_training(
             path = config.training.init_from
             start = find_initial_weights(path) if path and loaded is None else None
             data = _prepare(task, world)
-            trainer = build_trainer(task, data, run=run, world=world, log=log, limits=limits, cpu=cpu, start=start)
+            trainer = build_trainer(task, data, checkpoints, world=world, log=log, limits=limits, cpu=cpu, start=start)
             if start is not None:
                 log.say(f"starting from the weights in {start}")
             with warnings_in(log):
@@ -103,15 +107,6 @@ def run_training(
         raise NmtError(f"out of GPU memory; {advice}") from error
     finally:
         log.close()
-
-
-def _moved(task: Task, world: World) -> Path | None:
-    """Have rank 0 move an existing run aside; return its new name there."""
-    start = task.config.training.init_from
-    with world.main_first():
-        if not world.is_main:
-            return None
-        return replace_run(task, device=world.device, start=find_initial_weights(start) if start else None)
 
 
 def _accepted_changes(config: Config, run: Path) -> list[Change]:
@@ -132,10 +127,10 @@ def _accepted_changes(config: Config, run: Path) -> list[Change]:
         raise error from None
 
 
-def _newest_checkpoint(config: Config, world: World, *, log: RunLog) -> Loaded | None:
+def _newest_checkpoint(checkpoints: CheckpointStore, world: World, *, log: RunLog) -> Loaded | None:
     """The newest checkpoint that rank 0 finds whole, read by each process from the directory they share."""
-    run = Path(config.run_dir)
-    loaded = build_checkpoints(config, run).load_newest(warn=log.say) if world.is_main else None
+    run = checkpoints.run
+    loaded = checkpoints.load_newest(warn=log.say) if world.is_main else None
     name = world.from_main(None if loaded is None else loaded.path.name)
     if not world.is_main and not (run / LOCK).is_file():
         raise DataError(f"{run}: rank 0 has a run there, but it is not visible to this process; {SHARED}")
@@ -167,9 +162,17 @@ def _finished(task: Task, loaded: Loaded, limits: Limits) -> str | None:
     ending = Ending(asked, finished=True) if asked is not None else limits.reached(progress, ranking)
     if ending is None or not ending.finished or (task.validates and progress.validated_step != progress.step):
         return None
-    if not is_done(task, step=progress.step):
-        return None  # interrupted while the test text was being translated, or asked for only now
-    return ending.reason
+    # The results of the end must be there and belong to this step, not to an earlier end: it may have been interrupted
+    # while the test text was being translated, or asked for only now.
+    run, averages = Path(task.config.run_dir), task.config.training.average_last
+    events = [event for event in read_events(run) if event["step"] == progress.step] if is_file(run / EVENTS) else []
+    averaged = any(event["event"] == AVERAGE and event["average_last"] == averages for event in events)
+    scored = sum(event["event"] == "test" for event in events)
+    if (averages and not averaged) or (task.tests and scored < (2 if averages else 1)):
+        return None
+    files = [run / AVERAGE / run_layout.WEIGHTS] if averages else []
+    files += test_outputs(task) if task.tests else []
+    return ending.reason if all(is_file(file) for file in files) else None
 
 
 def _begin(
@@ -261,16 +264,18 @@ def _end(task: Task, trainer: Trainer, data: Prepared, ending: Ending) -> None:
     trainer.callbacks.on_end(End(progress.step, ending.reason, ending.finished))
 
 
-def replace_run(task: Task, *, device: torch.device, start: Path | None) -> Path | None:
+def replace_run(task: Task, *, device: torch.device) -> Path | None:
     """Move an existing run aside; return its new name, None if there is none.
 
-    Before that, the data of the new run is prepared in a new directory, and its model is built, from the weights in
-    `start` if it is given. The new directory then takes the name of the run, so that nothing is prepared twice.
+    Before that, the data of the new run is prepared in a new directory, and its model is built. The new directory then
+    takes the name of the run, so that nothing is prepared twice.
 
     Raises:
         ConfigError, DataError: the new run cannot begin.
         CheckpointError: a living process trains in the old run, or it cannot be renamed.
     """
+    path = task.config.training.init_from
+    start = find_initial_weights(path) if path else None
     check_files(task)  # a wrong path should be reported before any work
     run = Path(os.path.abspath(task.config.run_dir))  # "." has no name to which a number could be added
     if not is_there(run):
@@ -300,27 +305,24 @@ def replace_run(task: Task, *, device: torch.device, start: Path | None) -> Path
 def build_trainer(
     task: Task,
     data: Prepared,
+    checkpoints: CheckpointStore,
     *,
-    run: Path,
     world: World,
     log: RunLog,
     limits: Limits,
-    cpu: CpuClock | None = None,
-    start: Path | None = None,
+    cpu: CpuClock,
+    start: Path | None,
 ) -> Trainer:
-    """A trainer at step 0, its weights drawn from the seed or taken from the model directory `start`.
-
-    `cpu`: the CPU time that counts for the run; by default what is used from here on.
-    """
+    """A trainer at step 0, its weights drawn from the seed or taken from the model directory `start`."""
     config, training = task.config, task.config.training
     return Trainer(
         updater=build_updater(task, data.tokenizer, device=world.device, world=world, start=start),
         batches=task.build_batches(data, world=world),
         validator=task.build_validator(data, device=world.device, world=world),
-        checkpoints=build_checkpoints(config, run, world=world),
+        checkpoints=checkpoints,
         log=log,
         limits=limits,
-        cpu=CpuClock() if cpu is None else cpu,
+        cpu=cpu,
         log_every=training.log_every,
         validate_every=training.validate_every,
         save_every=training.save_every,
@@ -347,6 +349,9 @@ def build_updater(
         load_initial_weights(start, model, tokenizer=tokenizer)
     optimizer, schedule = OPTIMIZERS.get(training.optimizer), SCHEDULES.get(training.schedule)
     parameters = optimizer.groups(model) if hasattr(optimizer, "groups") else model.parameters()
+    average = EMA(model, decay=training.ema_decay) if training.ema_decay else None
+    if training.average_after is not None:
+        average = PlateauAverage(model, patience=training.average_after)
     return Updater(
         model,
         optimizer(parameters, lr=training.lr, options=component_options(optimizer, training.optimizer_options)),
@@ -363,25 +368,10 @@ def build_updater(
         ),
         precision=choose_precision(training.precision, device=device),
         guard=BadUpdateGuard(max_bad_updates=training.max_bad_updates, skip_norm=training.skip_norm),
-        ema=build_average(model, training),
+        ema=average,
         dropout_warmup_steps=training.dropout_warmup_steps,
         world=world,
     )
-
-
-def build_average(model: nn.Module, training: TrainingConfig) -> EMA | None:
-    """The average of the weights that is validated and saved; None for the weights themselves."""
-    if training.average_after is not None:
-        return PlateauAverage(model, patience=training.average_after)
-    return EMA(model, decay=training.ema_decay) if training.ema_decay else None
-
-
-def build_training_loss(training: TrainingConfig) -> Loss:
-    """The loss configured in the section `training`."""
-    kind = LOSSES.get(training.loss)
-    options = component_options(kind, training.loss_options)
-    loss: Loss = kind(label_smoothing=training.label_smoothing, options=options)
-    return loss
 
 
 def build_ranking(task: Task, facts: ValidationFacts | None = None) -> Ranking:
@@ -398,13 +388,6 @@ def build_ranking(task: Task, facts: ValidationFacts | None = None) -> Ranking:
     options = {option: value for option, value in effective.items() if usual[option] != value}
     better = bool(member.higher_is_better)
     return Ranking(metric=name, higher_is_better=better, options=options, conditions=compared)
-
-
-def build_checkpoints(config: Config, run: Path, *, world: World | None = None) -> CheckpointStore:
-    """The run's checkpoints, which rank 0 alone writes."""
-    training = config.training
-    store = CheckpointStore if world is None or world.is_main else ReadOnlyCheckpoints
-    return store(run, keep_last=training.keep_last, keep_best=training.keep_best, config_text=dump(anchored(config)))
 
 
 def build_limits(config: Config, *, budget: Budget) -> Limits:
@@ -461,19 +444,6 @@ def load_initial_weights(directory: Path, model: Seq2Seq, *, tokenizer: Tokenize
 AVERAGE = "average"
 MAKER = {"made_by": "nmt-train"}
 """Metadata of an average that the next end of the run may replace."""
-
-
-def is_done(task: Task, *, step: int) -> bool:
-    """Whether all results of the end of training exist and belong to `step`, not to an earlier end."""
-    run, averages = Path(task.config.run_dir), task.config.training.average_last
-    events = [event for event in read_events(run) if event["step"] == step] if is_file(run / EVENTS) else []
-    if averages and not any(event["event"] == AVERAGE and event["average_last"] == averages for event in events):
-        return False
-    files = [run / AVERAGE / run_layout.WEIGHTS] if averages else []
-    if task.tests:
-        files += test_outputs(task)
-    scored = sum(event["event"] == "test" for event in events)
-    return all(is_file(file) for file in files) and (not task.tests or scored >= (2 if averages else 1))
 
 
 def test_outputs(task: Task) -> list[Path]:

@@ -44,37 +44,24 @@ class MemorySample(NamedTuple):
 class Prepared(Protocol):
     """The data of a run."""
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """What makes ids of the text."""
-
-    @property
-    def key(self) -> str:
-        """Digest of the training data, by which a resumed run detects changes."""
-
-    @property
-    def folders(self) -> Sequence[Path]:
-        """What has been made of it, where all processes of a run must see it."""
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Sizes of each text, for the log."""
-
-    @property
-    def dev_facts(self) -> ValidationFacts | None:
-        """By which a change of the validation text is noticed."""
+    tokenizer: Tokenizer
+    key: str
+    """Digest of the training data, by which a resumed run detects changes."""
+    folders: Sequence[Path]
+    """What has been made of it, where all processes of a run must see it."""
+    counts: Mapping[str, int]
+    """Sizes of each text, for the log."""
+    dev_facts: ValidationFacts | None
+    """By which a change of the validation text is noticed."""
 
 
 class Validates(Protocol):
     """Measures a model on the validation data."""
 
-    @property
-    def key(self) -> str:
-        """Digest of the validation data."""
-
-    @property
-    def lines(self) -> int:
-        """How many lines are reported to `translated`; 0 for none."""
+    key: str
+    """Digest of the validation data."""
+    lines: int
+    """How many lines are reported to `translated`; 0 for none."""
 
     def validate(self, model: Any, *, check: Check, translated: Advance) -> Validation:
         """Measure `model`, in evaluation mode; all processes get the same result, whose scores have a `loss`."""
