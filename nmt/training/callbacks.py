@@ -154,8 +154,7 @@ class Callbacks:
     def state_dict(self) -> dict[str, Any]:
         """The states of all by name, and the wish to stop.
 
-        Raises:
-            CallbackError: a state holds what no checkpoint can.
+        Raises CallbackError where a state holds what no checkpoint can.
         """
         states = {name: member.state_dict() for name, member in self._members.items()}
         for name, state in states.items():

@@ -201,8 +201,7 @@ class CheckpointStore:
     def save(self, step: int, *, weights: dict[str, Tensor], state: dict[str, Any], ranking: Ranking) -> Path:
         """Write RUN/checkpoints/step-<step> and update best.json; then delete what need not be kept.
 
-        Raises:
-            CheckpointError: it could not be written; nothing that was there before has changed.
+        Raises CheckpointError where it could not be written; nothing that was there before has changed then.
         """
         target = run_layout.step_dir(self.run, step)
         try:
@@ -329,10 +328,8 @@ def average_checkpoints(
     The directory holds everything that translation needs: model.safetensors, config.yaml and tokenizer/; it appears
     under its name only when it is complete. model.safetensors says in its metadata what it was made from, and
     `metadata`.
-
-    Raises:
-        CheckpointError: `output` exists and is not an empty directory, or a file is missing, damaged or of
-            another model than the others.
+    Raises CheckpointError where `output` exists and is not an empty directory, or a file is missing, damaged or of
+    another model than the others.
     """
     check_output(output)
     weights = average_weights([path / run_layout.WEIGHTS for path in checkpoints])

@@ -186,8 +186,7 @@ class Launch:
     def read(cls, environment: Mapping[str, str]) -> Launch | None:
         """From environment variables; None for a process that trains alone.
 
-        Raises:
-            ConfigError: they are incomplete or no numbers.
+        Raises ConfigError where they are incomplete or no numbers.
         """
         if environment.get("WORLD_SIZE", "1") == "1":
             return None

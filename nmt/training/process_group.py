@@ -227,9 +227,7 @@ def fresh_part(store: Store, *, rank: int, size: int, timeout: float) -> Store:
     A launcher may keep its store when it restarts processes, including the old processes' entries, which would mislead
     torch. So each other rank writes a hello with an unused word, and rank 0, which may first read an old hello, answers
     each until all ranks have arrived.
-
-    Raises:
-        RuntimeError: a rank has not arrived within `timeout` seconds.
+    Raises RuntimeError where a rank has not arrived within `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
     if rank != 0:

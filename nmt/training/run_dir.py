@@ -31,9 +31,7 @@ def locked(run: Path) -> Iterator[None]:
     """Hold the lock of a run directory, made if needed, while the block runs.
 
     The kernel releases it when the process ends, however that happens.
-
-    Raises:
-        CheckpointError: another living process holds it, or the directory cannot be written.
+    Raises CheckpointError where another living process holds it, or the directory cannot be written.
     """
     try:
         run.mkdir(parents=True, exist_ok=True)
@@ -80,8 +78,7 @@ def _take(descriptor: int, run: Path) -> None:
 def move_aside(run: Path) -> Path:
     """Rename an existing run, by its absolute path, to RUN.old-1, or the next free number; return the new name.
 
-    Raises:
-        CheckpointError: a living process trains there, or it cannot be renamed.
+    Raises CheckpointError where a living process trains there, or it cannot be renamed.
     """
     number = 1
     while (target := run.with_name(f"{run.name}.old-{number}")).exists():
@@ -131,9 +128,8 @@ def changes(old: Any, new: Any, *, prefix: str = "") -> list[Change]:
 def check_resumable(old: Config, new: Config, *, run: Path) -> list[Change]:
     """Return the accepted changes.
 
-    Raises:
-        ConfigError: what decides the model, the order of the data or the optimizer's state differs;
-            each differing key is on a line.
+    Raises ConfigError, with a line for each differing key, where what decides the model, the order of the data or the
+    optimizer's state differs.
     """
     found = changes(anchored(old), anchored(new))
     fixed = [change for change in found if change.fixed]

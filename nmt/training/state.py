@@ -11,7 +11,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -330,9 +330,8 @@ def environment(world: World) -> dict[str, str]:
 def environment_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """One line that names what differs, none where nothing does, or where it is not known what was before."""
     changed = [f"{name} {before[name]} -> {value}" for name, value in now.items() if before.get(name, value) != value]
-    if not changed:
-        return []
-    return [f"from here on equal up to rounding, not bit for bit, because this has changed: {', '.join(changed)}"]
+    why = f"because this has changed: {', '.join(changed)}"
+    return [f"from here on equal up to rounding, not bit for bit, {why}"] if changed else []
 
 
 class InterruptedValidationError(Exception):
@@ -366,9 +365,8 @@ class Budget:
     @classmethod
     def of_minutes(cls, wall: float | None, cpu: float | None, *, started: float) -> Budget:
         """For a command that was `started` at a moment on `time.monotonic()`'s clock."""
-        return cls(
-            deadline=None if wall is None else started + 60 * wall, cpu_seconds=None if cpu is None else 60 * cpu
-        )
+        deadline = None if wall is None else started + 60 * wall
+        return cls(deadline=deadline, cpu_seconds=None if cpu is None else 60 * cpu)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -454,13 +452,10 @@ class StopRequest:
         SIGHUP comes when a terminal is closed. Under nohup it is ignored, and stays so.
         """
         previous = {}
-        try:
+        with suppress(ValueError):  # only the main thread may; an embedding program handles signals itself
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-                    continue
-                previous[number] = signal.signal(number, self._handle)
-        except ValueError:  # only the main thread may; an embedding program handles signals itself
-            pass
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                    previous[number] = signal.signal(number, self._handle)
         try:
             yield self
         finally:

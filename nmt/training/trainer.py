@@ -130,8 +130,9 @@ class Trainer:
             self.log.say(f"update skipped: objective {update.objective}, gradient norm {update.grad_norm}{reason}")
         elif doubt := self._starting.see(update.grad_norm, step=self.progress.step):
             self.warn(doubt)
-        if update.applied and self.samples is not None and self.progress.step % self.samples.every == 0:
-            self.show_samples(self.samples, group)
+        samples = self.samples if update.applied and self.world.is_main else None
+        if samples is not None and self.progress.step % samples.every == 0:
+            self.show_samples(samples, group)
         self.callbacks.on_update(
             UpdateResult(
                 step=self.progress.step,
@@ -146,9 +147,7 @@ class Trainer:
         )
 
     def show_samples(self, samples: TrainingSamples, group: Group) -> None:
-        """Report what the inference weights make of text of this update; rank 0 alone does the work."""
-        if not self.world.is_main:
-            return
+        """Report what the inference weights make of text of this update."""
         with self.updater.inference_weights() as model:
             taken = samples.take(model, group.last_rows)
         self.record("samples", {"samples": taken})
@@ -194,8 +193,8 @@ class Trainer:
         loss = result.scores["loss"]
         too_early = self.ranking.means_nothing(score, loss=loss, by_chance=by_chance)
         new_best = self.ranking.add(self.progress.step, score, regular=regular, loss=loss, by_chance=by_chance)
-        if regular and not too_early:
-            self.updater.end_validation(score, higher_is_better=self.ranking.higher_is_better)
+        for part in self.updater.following if regular and not too_early else ():
+            part.end_validation(score, higher_is_better=self.ranking.higher_is_better)
         self.progress.validated_step = self.progress.step
         self._report(result, new_best=new_best)
         self.callbacks.on_validation(ValidationResult(self.progress.step, result.scores, new_best))
@@ -204,8 +203,7 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint of this step, unless it has just been written.
 
-        Raises:
-            RankError: the processes that train together have different weights.
+        Raises RankError where the processes that train together have different weights.
         """
         step = self.progress.step
         if self.progress.saved_step == step and self.progress.saved_validation == self.progress.validated_step:
@@ -238,8 +236,7 @@ class Trainer:
     def load(self, loaded: Loaded) -> list[str]:
         """Continue from a checkpoint; return lines for people about what is reset or computed differently.
 
-        Raises:
-            ConfigError: the training text has changed since then.
+        Raises ConfigError where the training text has changed since then.
         """
         if loaded.state["data_key"] != self.data_key:
             message = "the training text has changed since then, or the saved tokenizer; restore it or start a new run"
@@ -251,7 +248,8 @@ class Trainer:
             notes.append("CPU seconds count from here on: the version that started this run did not count them")
         self.interval.load_state_dict(loaded.state["interval"])
         if reason := self.ranking.load_state_dict(loaded.state["ranking"]):
-            self.updater.forget_scores()
+            for part in self.updater.following:
+                part.forget_scores()
             why = f"because new scores cannot be compared with old ones: {reason}"
             notes.append(f"a new ranking of checkpoints begins, {why}")
         set_random_state(loaded.state["random"])

@@ -387,6 +387,8 @@ class Updater:
         self.precision = precision
         self.guard = guard
         self.ema = ema
+        self.following: list[Schedule | EMA] = [schedule] if ema is None else [schedule, ema]
+        """What is told the scores of regular validations."""
         self.world = World(precision.device) if world is None else world
         self.scaler = precision.grad_scaler()
         self._options = dict(optimizer.defaults)  # torch adds to them later
@@ -397,8 +399,7 @@ class Updater:
     def update(self, group: Group, *, step: int) -> Update:
         """Do the update after `step` earlier ones with the batches of `group`.
 
-        Raises:
-            DivergedError: too many updates in a row were not finite, or too large.
+        Raises DivergedError where too many updates in a row were not finite, or too large.
         """
         self.model.train()
         if group.seed is not None:
@@ -452,18 +453,6 @@ class Updater:
                 yield self.model
         finally:
             self.model.train()
-
-    def end_validation(self, score: float, *, higher_is_better: bool) -> None:
-        """Let the schedule and the average see the score of a regular validation."""
-        self.schedule.end_validation(score, higher_is_better=higher_is_better)
-        if self.ema is not None:
-            self.ema.end_validation(score, higher_is_better=higher_is_better)
-
-    def forget_scores(self) -> None:
-        """Tell the schedule and the average that later scores cannot be compared with earlier ones."""
-        self.schedule.forget_scores()
-        if self.ema is not None:
-            self.ema.forget_scores()
 
     def fingerprint(self) -> str:
         """A line that is the same as long as the weights are, bit for bit."""

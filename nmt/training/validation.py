@@ -213,9 +213,7 @@ class Validator:
         """Measure `model`, which must be in evaluation mode. All processes get the same result.
 
         `translated` is told how many more lines have been translated here.
-
-        Raises:
-            InterruptedValidationError: in all processes when `check` raises it in one.
+        Raises InterruptedValidationError in all processes when `check` raises it in one.
         """
         started = time.monotonic()
         part = slice(self.world.rank, None, self.world.size)
