@@ -35,80 +35,60 @@ _PARTS = ("updater", "progress", "interval", "ranking", "random", "data_key")
 _HEADER = 1 << 24
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class CheckedCheckpoint:
-    """The findings about one checkpoint; each problem is one line that names the file."""
+    """The findings about one checkpoint."""
 
     step: int
-    resumable: bool
+    resumable: bool = False
     """Training can resume from it."""
-    translatable: bool
+    translatable: bool = False
     """Its weights fit the configuration and the tokenizer."""
     readable: bool = True
     """Its files can be read at this moment; what is not readable may be good."""
-    problems: tuple[str, ...] = ()
+    problems: list[str] = field(default_factory=list)
+    """Each one line that names the file."""
     keys: Mapping[str, str] = field(default_factory=dict)
     """Which encoded text it was trained (`train`) and validated (`dev`) on."""
 
 
-def check_checkpoint(
-    run: Path,
-    step: int,
-    *,
-    config: Config | None,
-    expected: Mapping[str, Tensor] | None,
-    plugins: Sequence[str] = (),
-) -> CheckedCheckpoint:
-    """Check RUN/checkpoints/step-<step>.
-
-    Args:
-        config: the run's configuration, None where it cannot be used.
-        expected: the model's parameters, of which shapes and types count; None where they are unknown.
-        plugins: files that register the run's components.
-    """
-    path = run_layout.step_dir(run, step)
-    problems: list[str] = []
-    weights: dict[str, Tensor] | None = None
-    resumable, readable = False, True
-    keys: dict[str, str] = {}
+def _check_checkpoint(run: RunCheck, step: int) -> CheckedCheckpoint:
+    """Check RUN/checkpoints/step-<step>."""
+    path, checked = run_layout.step_dir(run.run, step), CheckedCheckpoint(step)
+    expected, weights, is_whole = run.parameters, None, False
     try:
         # As large as a file of these weights can be, in whatever type, with a long header.
         largest = None if expected is None else sum(8 * weight.numel() for weight in expected.values()) + _HEADER
         loaded = read_checkpoint(path, must_be_finite=False, largest=largest)  # every kind of problem is reported
         named = {name: loaded.state.get(f"{part}_key") for name, part in (("train", "data"), ("dev", "dev"))}
-        keys = {name: key for name, key in named.items() if isinstance(key, str)}
+        checked.keys = {name: key for name, key in named.items() if isinstance(key, str)}
         weights = loaded.weights
         wrong = _state_problems(loaded.state, step=step)
-        problems += [f"{path / run_layout.TRAINING_STATE}: {problem}" for problem in wrong]
-        resumable = not wrong
+        checked.problems += [f"{path / run_layout.TRAINING_STATE}: {problem}" for problem in wrong]
+        is_whole = not wrong
     except UnreadableError as error:
-        problems.append(str(error))
-        readable = False
+        checked.problems.append(str(error))
+        checked.readable = False
         with suppress(CheckpointError):  # which has been reported; enough to translate, as with nmt-average's output
             if expected is None or not weight_differences(expected, read_shapes(path / run_layout.WEIGHTS)):
                 weights = read_weights(path / run_layout.WEIGHTS)
     except NmtError as error:
-        problems.append(str(error))
+        checked.problems.append(str(error))
     wrong = []
     if weights is not None:
         wrong = [*(weight_differences(expected, weights) if expected is not None else ()), *not_finite(weights)]
-    problems += [f"{path / run_layout.WEIGHTS}: {problem}" for problem in wrong]
-    fits = weights is not None and expected is not None and not wrong
+    checked.problems += [f"{path / run_layout.WEIGHTS}: {problem}" for problem in wrong]
     own, other = path / run_layout.CONFIG, []
-    if config is not None and is_file(own):  # without one of its own the checkpoint goes by the run's
+    if run.config is not None and is_file(own):  # without one of its own the checkpoint goes by the run's
         try:
-            found = changes(anchored(load_saved(own, plugins)), anchored(config))
+            found = changes(anchored(load_saved(own, run.plugins)), anchored(run.config))
             other = [f"{own}: not the run's: {change}" for change in found if change.fixed]
         except NmtError as error:
             other = one_line_each(error)
-    return CheckedCheckpoint(
-        step=step,
-        resumable=resumable and fits and config is not None and not other,
-        translatable=fits and not other,
-        readable=readable,
-        problems=(*problems, *other),
-        keys=keys,
-    )
+    checked.problems += other
+    checked.translatable = weights is not None and expected is not None and not wrong and not other
+    checked.resumable = is_whole and checked.translatable and run.config is not None
+    return checked
 
 
 def _state_problems(state: dict[str, Any], *, step: int) -> list[str]:
@@ -138,6 +118,12 @@ class RunCheck:
     """What was found in a run directory."""
 
     run: Path
+    plugins: Sequence[str] = ()
+    """Files that register the run's components."""
+    config: Config | None = None
+    """Of the run; None where it cannot be used."""
+    parameters: Mapping[str, Tensor] | None = None
+    """Of its model, on the meta device, for their shapes and types; None where they are unknown."""
     checkpoints: list[CheckedCheckpoint] = field(default_factory=list)
     """Ascending by step."""
     best: int | None = None
@@ -177,47 +163,39 @@ def check_run(run: Path, *, plugins: Sequence[str] = ()) -> RunCheck:
     if not is_file(run / run_layout.CONFIG) and not is_folder(run_layout.checkpoints_dir(run)):
         what = "no such directory" if not is_there(run) else "not a run directory of nmt-train"
         raise CheckpointError(f"{run}: {what}")
-    found = RunCheck(run)
-    config, expected = _model(found, plugins)
+    found = RunCheck(run, plugins)
+    try:
+        found.config = load_saved(run / run_layout.CONFIG, plugins)
+        found.task = found.config.task
+        tokenizer = load_tokenizer(run, found.config)
+        if not has_checksums(run / run_layout.TOKENIZER):
+            found.notes.append(f"{run / run_layout.TOKENIZER}: has no checksums, as an older version wrote none")
+        model = planned_model(found.config, tokenizer, most_layers=_MOST_LAYERS, trusted=bool(plugins))
+        found.parameters = model.state_dict()
+    except NmtError as error:
+        found.needs_plugin = isinstance(error, MissingPluginError)
+        found.problems += one_line_each(error)
     for step in run_layout.checkpoint_steps(run):
-        checked = check_checkpoint(run, step, config=config, expected=expected, plugins=plugins)
-        if not is_folder(run_layout.step_dir(run, step)):
-            continue  # training is running and has deleted it in the meantime
-        found.checkpoints.append(checked)
-        found.problems += checked.problems
+        checked = _check_checkpoint(found, step)
+        if is_folder(run_layout.step_dir(run, step)):  # else training is running and has deleted it in the meantime
+            found.checkpoints.append(checked)
+            found.problems += checked.problems
     _leftovers(found)
     _ranking(found)
     found.problems += _log_problems(run, last=run_layout.last_step(run))
-    if config is not None:
+    if found.config is not None:
         # All encoded text, even if it was verified before.
         keys = {name: {row.keys[name] for row in found.checkpoints if name in row.keys} for name in ("train", "dev")}
-        for folder in corpora_of(config.data, run, keys=keys):
+        for folder in corpora_of(found.config.data, run, keys=keys):
             try:
                 Corpus(folder).verified(anew=True)
             except DataError as error:
                 found.problems.append(f"{error}; the next start of nmt-train encodes this text again")
         try:
-            check_files(task_of(config))
+            check_files(task_of(found.config))
         except NmtError as error:
             found.notes += [f"resuming needs the training text: {line}" for line in str(error).splitlines()]
     return found
-
-
-def _model(found: RunCheck, plugins: Sequence[str]) -> tuple[Config | None, Mapping[str, Tensor] | None]:
-    """Configuration and parameters (on the meta device) of the run, as far as they can be known."""
-    config = None
-    try:
-        config = load_saved(found.run / run_layout.CONFIG, plugins)
-        found.task = config.task
-        tokenizer = load_tokenizer(found.run, config)
-        if not has_checksums(found.run / run_layout.TOKENIZER):
-            found.notes.append(f"{found.run / run_layout.TOKENIZER}: has no checksums, as an older version wrote none")
-        model = planned_model(config, tokenizer, most_layers=_MOST_LAYERS, trusted=bool(plugins))
-        return config, model.state_dict()
-    except NmtError as error:
-        found.needs_plugin = isinstance(error, MissingPluginError)
-        found.problems += one_line_each(error)
-        return config, None
 
 
 def _leftovers(found: RunCheck) -> None:
