@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import islice
@@ -254,15 +253,23 @@ def saturation(model: Seq2Seq, source: Tensor, target: Tensor) -> dict[str, floa
 
     Computed by the plain PyTorch code in evaluation mode, so that nothing random happens.
     """
-    watch = _Watch()
-    was_training = model.training
+    watch, attentions, was_training = _Watch(), _attentions(model), model.training
+    changed: list[tuple[nn.Module, str]] = []
     model.eval()
     try:
-        with selected("reference"), torch.no_grad(), _watched(model, watch), watch:
+        for name, module in model.named_modules():  # which tell `watch` when they compute
+            part = (_part(name, attentions), isinstance(module, AdditiveAttention))
+            for entrance in _ENTRANCES:
+                if name and entrance not in vars(module) and hasattr(module, entrance):
+                    setattr(module, entrance, _telling(getattr(module, entrance), part, watch))
+                    changed.append((module, entrance))
+        with selected("reference"), torch.no_grad(), watch:
             model.token_losses(source, target)
     finally:
+        for module, entrance in changed:
+            delattr(module, entrance)
         model.train(was_training)
-    return watch.shares()
+    return {part: watch.saturated[part] / count for part, count in sorted(watch.values.items())}
 
 
 def inspect(model: Seq2Seq, source: Tensor, target: Tensor, *, grad_norm: float = math.inf) -> Health:
@@ -290,12 +297,8 @@ class _Watch(TorchDispatchMode):
         super().__init__()
         self.parts: list[tuple[str, bool]] = []
         """The parts being computed, the innermost last, and whether its sigmoid computes a tanh."""
-        self._values: Counter[str] = Counter()
-        self._saturated: Counter[str] = Counter()
-
-    def shares(self) -> dict[str, float]:
-        """Share of saturated values of each part that has any."""
-        return {part: self._saturated[part] / self._values[part] for part in sorted(self._values)}
+        self.values: Counter[str] = Counter()
+        self.saturated: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -304,27 +307,9 @@ class _Watch(TorchDispatchMode):
             part, is_tanh = self.parts[-1]
             low = -SATURATED if name == "tanh" else (1 - SATURATED) / (2 if is_tanh else 1)
             high = SATURATED if name == "tanh" else 1 - low
-            self._values[part] += result.numel()
-            self._saturated[part] += int(((result > high) | (result < low)).sum())
+            self.values[part] += result.numel()
+            self.saturated[part] += int(((result > high) | (result < low)).sum())
         return result
-
-
-@contextmanager
-def _watched(model: Seq2Seq, watch: _Watch) -> Iterator[None]:
-    """Let the modules of each part notify `watch` when they compute."""
-    attentions = _attentions(model)
-    changed: list[tuple[nn.Module, str]] = []
-    try:
-        for name, module in model.named_modules():
-            part = (_part(name, attentions), isinstance(module, AdditiveAttention))
-            for entrance in _ENTRANCES:
-                if name and entrance not in vars(module) and hasattr(module, entrance):
-                    setattr(module, entrance, _telling(getattr(module, entrance), part, watch))
-                    changed.append((module, entrance))
-        yield
-    finally:
-        for module, entrance in changed:
-            delattr(module, entrance)
 
 
 def _telling(method: Callable[..., Any], part: tuple[str, bool], watch: _Watch) -> Callable[..., Any]:
