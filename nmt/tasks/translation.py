@@ -42,7 +42,7 @@ from nmt.training.run_dir import write_lines
 from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample, Task
 from nmt.training.trainer import Trainer
-from nmt.training.validation import Found, TrainingSamples, Translate, Validator, counts, noted_lines, problems
+from nmt.training.validation import Faults, Found, TrainingSamples, Translate, Validator
 
 AS_IT_IS = Sides()
 """Training text that is the same in all epochs."""
@@ -219,9 +219,9 @@ class Translation(Task):
         if not world.is_main:
             return
         translations = [text for text, _, _ in found]
-        not_finite, at_limit = noted_lines(found)
-        fields: dict[str, Any] = {"checkpoint": by, "signatures": {}, **counts(not_finite, at_limit)}
-        for line in problems(not_finite, at_limit):
+        faults = Faults(found)
+        fields: dict[str, Any] = {"checkpoint": by, "signatures": {}, **faults.counts}
+        for line in faults.problems:
             log.say(f"test: {line}")
         for metric in build_metrics(self.config.evaluation, language=self.config.data.target_language):
             score = metric.compute(translations, data.test_references)

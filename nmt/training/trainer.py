@@ -38,7 +38,7 @@ from nmt.training.state import (
 )
 from nmt.training.task import Validates
 from nmt.training.update import StartingGradient, Update, Updater
-from nmt.training.validation import TrainingSamples, Validation, counts, problems
+from nmt.training.validation import TrainingSamples, Validation
 
 
 @dataclass(kw_only=True)
@@ -369,7 +369,7 @@ class Trainer:
             kept = kept_translations(self.checkpoints.run, self.progress.step)
             write_lines(kept, result.translations)
             details |= {"translations": kept.name, "translated": len(result.translations)}
-        details |= counts(result.not_finite, result.at_limit)
+        details |= result.faults.counts
         if result.chance is not None:
             details |= {"chance": {result.chance.metric: result.chance.score}, "beats_chance": result.chance.is_beaten}
         self.record("validation", {**scores, "new_best": new_best, "validation_seconds": result.seconds, **details})
@@ -380,7 +380,7 @@ class Trainer:
         self.log.say(f"{line}  ({result.seconds:.1f} s, CPU {self.progress.cpu_seconds:,.0f} s so far)")
         if kept is not None:
             self.log.say(f"  {counted(len(result.translations), 'translation')} in {kept}")
-        for problem in problems(result.not_finite, result.at_limit):
+        for problem in result.faults.problems:
             self.log.say(f"  {problem}")
         if doubt := equal_translations(result.translations):
             self.warn(doubt)

@@ -55,10 +55,8 @@ class Validation:
     seconds: float = 0.0
     translations: Sequence[str] = ()
     """The translations of all lines, in order; only in the process that writes the log."""
-    not_finite: Noted = field(default_factory=Noted)
-    """Of these, lines for which no hypothesis had a finite score, so that their translations are empty."""
-    at_limit: Noted = field(default_factory=Noted)
-    """Of these, lines whose translation was cut by the limit of its length."""
+    faults: Faults = field(default_factory=lambda: Faults(()))
+    """Of these."""
     chance: Chance | None = None
     """Whether the output has to do with its source, where that can be told."""
 
@@ -117,26 +115,21 @@ class Found(NamedTuple):
     has_ended: bool
 
 
-def noted_lines(found: Sequence[Found]) -> tuple[Noted, Noted]:
-    """The lines without a finite hypothesis, and those whose best one was cut by the limit of its length."""
-    not_finite, at_limit = Noted(), Noted()
-    for number, (_, is_finite, has_ended) in enumerate(found, start=1):
-        if not is_finite:
-            not_finite.add(number)
-        if not has_ended:
-            at_limit.add(number)
-    return not_finite, at_limit
+class Faults:
+    """Lines without a finite hypothesis, so that their translations are empty, and lines cut by the limit of length."""
 
-
-def counts(not_finite: Noted, at_limit: Noted) -> dict[str, int]:
-    """Both for log.jsonl."""
-    return {"not_finite": not_finite.count, "length_limit": at_limit.count}
-
-
-def problems(not_finite: Noted, at_limit: Noted) -> list[str]:
-    """Both for people, where there are any."""
-    said = ((not_finite, "without a translation with a finite score"), (at_limit, "stopped at the length limit"))
-    return [noted.said(what) for noted, what in said if noted]
+    def __init__(self, found: Iterable[Found]) -> None:
+        not_finite, at_limit = Noted(), Noted()
+        for number, (_, is_finite, has_ended) in enumerate(found, start=1):
+            if not is_finite:
+                not_finite.add(number)
+            if not has_ended:
+                at_limit.add(number)
+        self.counts = {"not_finite": not_finite.count, "length_limit": at_limit.count}
+        """For log.jsonl."""
+        said = ((not_finite, "without a translation with a finite score"), (at_limit, "stopped at the length limit"))
+        self.problems = [noted.said(what) for noted, what in said if noted]
+        """For people, where there are any."""
 
 
 def in_all_processes(world: World, work: Callable[[], T]) -> list[T]:
@@ -255,8 +248,7 @@ class Validator:
         measured = Validation(scores, signatures, samples, seconds, chance=None if chance is None else Chance(*chance))
         if not self.world.is_main:
             return measured
-        not_finite, at_limit = noted_lines(found)
-        return dataclasses.replace(measured, translations=hypotheses, not_finite=not_finite, at_limit=at_limit)
+        return dataclasses.replace(measured, translations=hypotheses, faults=Faults(found))
 
     def _mine(self) -> Sequence[str]:
         return self.sources[: self.max_sentences][self.world.rank :: self.world.size]

@@ -24,7 +24,7 @@ from nmt.training.distributed import World
 from nmt.training.run import build_updater
 from nmt.training.state import InterruptedValidationError
 from nmt.training.task import task_of
-from nmt.training.validation import Validator, batch_losses, counts, mean_loss, problems, rows_by_length
+from nmt.training.validation import Validator, batch_losses, mean_loss, rows_by_length
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
 CPU = torch.device("cpu")
@@ -112,9 +112,8 @@ def test_lines_without_a_translation_and_those_cut_are_counted(folder: Path) -> 
             yield Translation(line, [ScoredText(text, 0.0)], is_finite=place != 2, has_ended=place not in (1, 4))
 
     found = dataclasses.replace(validator(data, []), translate=search).validate(model, check=nothing)
-    assert (found.not_finite.listed, found.at_limit.listed) == ("3", "2, 5")
-    assert counts(found.not_finite, found.at_limit) == {"not_finite": 1, "length_limit": 2}
-    assert problems(found.not_finite, found.at_limit) == [
+    assert found.faults.counts == {"not_finite": 1, "length_limit": 2}
+    assert found.faults.problems == [
         "1 line without a translation with a finite score: 3",
         "2 lines stopped at the length limit: 2, 5",
     ]
@@ -226,7 +225,7 @@ def test_validation_measures_what_the_saved_model_does(folder: Path) -> None:
     assert result.scores["loss"] == pytest.approx(logged["loss"], rel=1e-6)
     assert result.scores["bleu"] == pytest.approx(logged["bleu"])
     assert result.samples == logged["samples"]
-    assert (logged["not_finite"], logged["length_limit"]) == (0, result.at_limit.count)
+    assert (logged["not_finite"], logged["length_limit"]) == (0, result.faults.counts["length_limit"])
     assert read_facts(folder / "run").longest == max(data.train.source_lengths) - 1
 
 
