@@ -10,7 +10,8 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -121,8 +122,7 @@ def _read_state(file: Path, sums: Mapping[str, str], *, largest: int | None) -> 
     if known is not None and known != hashlib.sha256(content).hexdigest():
         raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} differs from what was saved")
     try:
-        parsed(file, lambda: _check_unpacked(content))
-        return parsed(file, lambda: dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)))
+        return parsed(file, lambda: _unpacked(content))
     except DamagedError as error:
         cause = reason(error.__cause__ or error)
         if known is not None:
@@ -131,14 +131,15 @@ def _read_state(file: Path, sums: Mapping[str, str], *, largest: int | None) -> 
         raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name}: {cause}") from error
 
 
-def _check_unpacked(content: bytes) -> None:
-    """Raise ValueError for what torch.save does not write and takes more memory than the file: a packed archive."""
+def _unpacked(content: bytes) -> dict[str, Any]:
+    """What torch.save has written; ValueError for a packed archive, which takes more memory than the file."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         entries = archive.infolist()
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
         raise ValueError("it is compressed, unlike a training state")
     if sum(entry.file_size for entry in entries) > len(content):
         raise ValueError("its parts overlap")
+    return dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
 
 
 def write_arrays(folder: Path, *, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -151,7 +152,8 @@ def write_arrays(folder: Path, *, weights: dict[str, Tensor], state: dict[str, A
     with naming(path), path.open("wb") as stream:
         output = _Output(stream)
         torch.save(record, output)  # type: ignore[arg-type]
-        output.check()
+        if output.error is not None:
+            raise output.error
         stream.flush()
         os.fsync(stream.fileno())
     sums[path.name] = output.digest.hexdigest()
@@ -161,42 +163,37 @@ def write_arrays(folder: Path, *, weights: dict[str, Tensor], state: dict[str, A
 class _Output:
     """A file that torch.save writes to.
 
-    torch reports a failed write without its cause. So the first error is kept, later writes are discarded, and `check`
-    raises the error.
+    torch reports a failed write without its cause. So the first error is kept, and later writes are discarded.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._error: OSError | None = None
+        self.error: OSError | None = None
         self.digest = hashlib.sha256()
 
     def write(self, block: Any) -> int:
         """Write the bytes of an object; return how many they are."""
-        if self._error is None:
+        if self.error is None:
             self.digest.update(block)
             try:
                 self._stream.write(block)
             except OSError as error:
-                self._error = error
+                self.error = error
         return len(block)
 
     def flush(self) -> None:
         """Do nothing; the writer does it in the end."""
 
-    def check(self) -> None:
-        """Raise the first error."""
-        if self._error is not None:
-            raise self._error
 
-
+@dataclass(frozen=True)
 class CheckpointStore:
     """RUN/checkpoints. `keep_last` newest and `keep_best` best checkpoints stay; others are deleted after a save."""
 
-    def __init__(self, run: Path, *, keep_last: int, keep_best: int, config_text: str) -> None:
-        self.run = run
-        self._keep_last = keep_last
-        self.keep_best = keep_best
-        self._config_text = config_text
+    run: Path
+    _: KW_ONLY
+    keep_last: int
+    keep_best: int
+    config_text: str
 
     def save(self, step: int, *, weights: dict[str, Tensor], state: dict[str, Any], ranking: Ranking) -> Path:
         """Write RUN/checkpoints/step-<step> and update best.json; then delete what need not be kept.
@@ -208,7 +205,7 @@ class CheckpointStore:
             target.parent.mkdir(parents=True, exist_ok=True)
             with new_directory(target) as temporary:
                 write_arrays(temporary, weights=weights, state=state)
-                write_file(temporary / run_layout.CONFIG, self._config_text.encode())
+                write_file(temporary / run_layout.CONFIG, self.config_text.encode())
                 sync(temporary)
                 old = target.with_name(f".replaced-{target.name}")
                 if is_folder(target):  # saved again at the same step, say with another validation
@@ -223,9 +220,10 @@ class CheckpointStore:
                 sync(target.parent)
             self.write_ranking(ranking)
         except (OSError, MemoryError, RuntimeError, safetensors.SafetensorError) as error:
-            raise CheckpointError(
-                f"{_place(error, target)}: cannot be written: {reason(error)}; {self._last()}"
-            ) from error
+            # Which file it is, by the name that it would have had.
+            file = Path(getattr(error, "filename", None) or target)
+            file = target / file.name if file.parent.name.startswith(".writing-") else file
+            raise CheckpointError(f"{file}: cannot be written: {reason(error)}; {self._last()}") from error
         self._prune(ranking)
         return target
 
@@ -277,15 +275,13 @@ class CheckpointStore:
     def _prune(self, ranking: Ranking) -> None:
         steps = run_layout.checkpoint_steps(self.run)
         best = [step for step in ranking.ranked() if step in set(steps)][: self.keep_best]
-        keep = {*steps[-self._keep_last :], *best}
-        for step in steps:
-            if step not in keep:
-                # Renamed first: a half deleted directory must not look like a checkpoint.
-                path = run_layout.step_dir(self.run, step)
-                doomed = unused_name(path, prefix=".deleting-")
-                path.rename(doomed)
-                shutil.rmtree(doomed, ignore_errors=True)
-        if any(step not in keep for step in steps):
+        keep = {*steps[-self.keep_last :], *best}
+        for path in (run_layout.step_dir(self.run, step) for step in steps if step not in keep):
+            # Renamed first: a half deleted directory must not look like a checkpoint.
+            doomed = unused_name(path, prefix=".deleting-")
+            path.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+        if not keep.issuperset(steps):
             self.write_ranking(ranking)
 
     def _remove_leftovers(self) -> None:
@@ -312,12 +308,6 @@ class ReadOnlyCheckpoints(CheckpointStore):
 
     def write_ranking(self, ranking: Ranking) -> None:
         """Write nothing."""
-
-
-def _place(error: BaseException, target: Path) -> Path:
-    """Which file it is that could not be written, by the name that it would have had."""
-    name = getattr(error, "filename", None)
-    return target / Path(name).name if name and Path(name).parent.name.startswith(".writing-") else Path(name or target)
 
 
 def average_checkpoints(
@@ -347,28 +337,25 @@ def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
     """
     if not files:
         raise ValueError("nothing to average")
-    for file in files:
-        if not is_there(file):
-            raise CheckpointError(missing(file))
-        check_readable(file)
-        read_shapes(file)  # which says what is wrong with a damaged one
     with contextlib.ExitStack() as stack:
-        readers = [_opened(file, stack) for file in files]
+        readers = []
+        for file in files:
+            if not is_there(file):
+                raise CheckpointError(missing(file))
+            check_readable(file)
+            read_shapes(file)  # which says what is wrong with a damaged one
+            try:
+                stream = stack.enter_context(open_model_file(file))
+            except OSError as error:
+                raise unreadable(file, error) from error
+            reader = parsed(file, partial(safe_open, path_of(stream), framework="pt"))
+            readers.append(stack.enter_context(reader))
         names = set(readers[0].keys())
         for file, reader in zip(files, readers, strict=True):
             if different := sorted(names.symmetric_difference(reader.keys())):
                 shown = ", ".join(different[:5]) + (", ..." if len(different) > 5 else "")
                 raise CheckpointError(f"{file}: another model than {files[0]}; not in both: {shown}")
         return {name: _mean(name, files, [reader.get_tensor(name) for reader in readers]) for name in sorted(names)}
-
-
-def _opened(file: Path, stack: contextlib.ExitStack) -> Any:
-    """A reader of a file of weights, closed by `stack`."""
-    try:
-        stream = stack.enter_context(open_model_file(file))
-    except OSError as error:
-        raise unreadable(file, error) from error
-    return parsed(file, lambda: stack.enter_context(safe_open(path_of(stream), framework="pt")))
 
 
 def chosen_checkpoints(run: Path, count: int, *, best: bool) -> list[Path]:
