@@ -194,6 +194,8 @@ class CheckpointStore:
     keep_last: int
     keep_best: int
     config_text: str
+    writes: bool = True
+    """Whether this process writes them, and not another one."""
 
     def save(self, step: int, *, weights: dict[str, Tensor], state: dict[str, Any], ranking: Ranking) -> Path:
         """Write RUN/checkpoints/step-<step> and update best.json; then delete what need not be kept.
@@ -201,6 +203,8 @@ class CheckpointStore:
         Raises CheckpointError where it could not be written; nothing that was there before has changed then.
         """
         target = run_layout.step_dir(self.run, step)
+        if not self.writes:
+            return target
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with new_directory(target) as temporary:
@@ -229,6 +233,8 @@ class CheckpointStore:
 
     def write_ranking(self, ranking: Ranking) -> None:
         """Bring best.json up to the ranking; no file without validations."""
+        if not self.writes:
+            return
         existing = set(run_layout.checkpoint_steps(self.run))
         rows = [run_layout.Scored(step, ranking.scores[step]) for step in ranking.ranked() if step in existing]
         if rows or run_layout.read_best(self.run) is not None:
@@ -297,17 +303,6 @@ class CheckpointStore:
             for path in folder.glob(pattern):
                 shutil.rmtree(path, ignore_errors=True)
         remove_leftovers(str(folder / run_layout.BEST))
-
-
-class ReadOnlyCheckpoints(CheckpointStore):
-    """The checkpoints as a process sees them that leaves it to another one to write them."""
-
-    def save(self, step: int, *, weights: dict[str, Tensor], state: dict[str, Any], ranking: Ranking) -> Path:
-        """Write nothing."""
-        return run_layout.step_dir(self.run, step)
-
-    def write_ranking(self, ranking: Ranking) -> None:
-        """Write nothing."""
 
 
 def average_checkpoints(

@@ -40,8 +40,11 @@ class RunLog:
     Every line is flushed when it is written, so a killed process loses none.
     """
 
-    def __init__(self, run: Path, *, tensorboard: bool = False, quiet: bool = False) -> None:
-        """Files are made with the first line for them. NmtError if TensorBoard is asked for and not installed."""
+    def __init__(self, run: Path, *, tensorboard: bool = False, writes: bool = True) -> None:
+        """Files are made with the first line for them. NmtError if TensorBoard is asked for and not installed.
+
+        `writes=False`: nothing is written, shown or removed, as another process does it.
+        """
         self._writer_class: Any = None
         if tensorboard:
             try:
@@ -52,7 +55,8 @@ class RunLog:
         self._run = run
         self._files: dict[str, TextIO] = {}
         self._scalars: Any = None
-        self._quiet = quiet
+        self._quiet = not writes
+        self._writes = writes
         self._details_shown: float | None = None
         self._said_left_out = False
 
@@ -125,13 +129,11 @@ class RunLog:
     def _keep(self, wanted: Callable[[float, Any], bool]) -> int:
         """Take the other lines out of log.jsonl, by step and event of each; return how many they were."""
         path = self._run / EVENTS
-        if not is_file(path):
+        if not self._writes or not is_file(path):
             return 0
         if EVENTS in self._files:
             self._files.pop(EVENTS).close()
-        content = io.BytesIO(read_file(path, largest=LARGEST_LOG))
-        with io.TextIOWrapper(content, encoding="utf-8", errors="replace") as stream:
-            lines = stream.readlines()
+        lines = io.StringIO(read_file(path, largest=LARGEST_LOG).decode("utf-8", "replace")).readlines()
         kept = [line for line in lines if wanted(*_place(line))]
         if len(kept) < len(lines):
             try:
@@ -141,6 +143,8 @@ class RunLog:
         return len(lines) - len(kept)
 
     def _write(self, name: str, text: str) -> None:
+        if not self._writes:
+            return
         path = self._run / name
         try:
             if name not in self._files:
@@ -185,19 +189,6 @@ def warnings_in(log: RunLog) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-
-
-class SilentLog(RunLog):
-    """The log of a process that leaves it to another one to report: it writes, shows and removes nothing."""
-
-    def _write(self, name: str, text: str) -> None:
-        """Do nothing."""
-
-    def _show(self, stamp: str, line: str, *, figures: bool = False, hang: int = 2) -> None:
-        """Do nothing."""
-
-    def _keep(self, wanted: Callable[[float, Any], bool]) -> int:
-        return 0
 
 
 def finite(value: Any) -> Any:

@@ -34,12 +34,11 @@ from nmt.training.checkpoint import (
     CheckpointStore,
     Loaded,
     OtherVersionError,
-    ReadOnlyCheckpoints,
     average_checkpoints,
     read_checkpoint,
 )
 from nmt.training.distributed import World, check_same
-from nmt.training.logs import EVENTS, RunLog, SilentLog, read_events, warnings_in
+from nmt.training.logs import EVENTS, RunLog, read_events, warnings_in
 from nmt.training.run_dir import LOCK, NEW, Change, check_resumable, locked, move_aside, rewind_translations
 from nmt.training.state import Budget, Ending, Limits, Progress, Ranking, conditions
 from nmt.training.task import Prepared, Task, check_files, task_of
@@ -67,10 +66,14 @@ def run_training(
     cpu = CpuClock() if cpu is None else cpu
     choose_kernels(config.kernels, device=world.device)
     check_same(world, "configuration", lambda: dump(config))
-    log = (RunLog if world.is_main else SilentLog)(run, tensorboard=config.training.tensorboard and world.is_main)
-    store = CheckpointStore if world.is_main else ReadOnlyCheckpoints
-    keep_last, keep_best = config.training.keep_last, config.training.keep_best
-    checkpoints = store(run, keep_last=keep_last, keep_best=keep_best, config_text=dump(anchored(config)))
+    log = RunLog(run, tensorboard=config.training.tensorboard and world.is_main, writes=world.is_main)
+    checkpoints = CheckpointStore(
+        run,
+        keep_last=config.training.keep_last,
+        keep_best=config.training.keep_best,
+        config_text=dump(anchored(config)),
+        writes=world.is_main,
+    )
     moved = None
     if world.from_main(overwrite):
         with world.main_first():

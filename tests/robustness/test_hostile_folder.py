@@ -215,7 +215,7 @@ def test_a_log_or_lock_is_not_written_through_a_link(run: Path, name: str) -> No
     (run.parent / "precious").write_text("precious\n")
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(run.parent / "precious")
-    log = RunLog(run, quiet=True)
+    log = RunLog(run)
 
     def write() -> None:
         with locked(run):

@@ -16,7 +16,7 @@ from nmt.training.state import Interval, perplexity
 
 
 def test_lines_are_on_disk_at_once_and_valid_json(tmp_path: Path) -> None:
-    log = RunLog(tmp_path, quiet=True)
+    log = RunLog(tmp_path)
     log.record("train", {"step": 1, "loss": math.nan, "perplexity": math.inf, "lr": 1 / 3})
     text = (tmp_path / "log.jsonl").read_text()
     line = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
@@ -27,12 +27,12 @@ def test_lines_are_on_disk_at_once_and_valid_json(tmp_path: Path) -> None:
 
 
 def test_files_are_made_with_the_first_line_only(tmp_path: Path) -> None:
-    RunLog(tmp_path / "nowhere", quiet=True).close()
+    RunLog(tmp_path / "nowhere").close()
     assert not list(tmp_path.iterdir())
 
 
 def test_rewinding_takes_out_later_and_broken_lines(tmp_path: Path) -> None:
-    log = RunLog(tmp_path, quiet=True)
+    log = RunLog(tmp_path)
     for step in (1, 2, 3, 4):
         log.record("train", {"step": step})
     with (tmp_path / "log.jsonl").open("a") as stream:
@@ -48,7 +48,7 @@ def test_rewinding_takes_out_later_and_broken_lines(tmp_path: Path) -> None:
 
 
 def test_a_validation_that_the_checkpoint_does_not_know_is_taken_out(tmp_path: Path) -> None:
-    log = RunLog(tmp_path, quiet=True)
+    log = RunLog(tmp_path)
     for event, step in (("train", 2), ("validation", 2), ("train", 4), ("checkpoint", 4), ("validation", 4)):
         log.record(event, {"step": step})
     assert log.rewind(4) == 0
@@ -59,7 +59,7 @@ def test_a_validation_that_the_checkpoint_does_not_know_is_taken_out(tmp_path: P
 
 
 def test_samples_may_hold_characters_that_look_like_line_ends(tmp_path: Path) -> None:
-    log = RunLog(tmp_path, quiet=True)
+    log = RunLog(tmp_path)
     odd = "a\u2028b\u0085c\r\n\x0bd\x1c"
     log.record("validation", {"step": 1, "samples": [{"source": odd}]})
     log.record("train", {"step": 9})
@@ -70,7 +70,7 @@ def test_samples_may_hold_characters_that_look_like_line_ends(tmp_path: Path) ->
 
 def test_tensorboard_files_hold_the_curves(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    log = RunLog(tmp_path, tensorboard=True, quiet=True)
+    log = RunLog(tmp_path, tensorboard=True)
     log.record("train", {"step": 3, "loss": 2.5, "note": "text", "missing": None})
     log.close()
     curves = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
@@ -123,7 +123,7 @@ def test_sums_of_a_version_that_added_up_the_smoothed_loss_start_anew() -> None:
 def test_lines_that_cannot_be_written_name_the_file(tmp_path: Path) -> None:
     (tmp_path / "train.log").mkdir()
     with pytest.raises(DataError, match=r"train\.log: cannot be written \(Is a directory\)"):
-        RunLog(tmp_path, quiet=True).say("hello")
+        RunLog(tmp_path).say("hello")
 
 
 def test_missing_tensorboard_is_said_before_anything_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_missing_tensorboard_is_said_before_anything_is_done(tmp_path: Path, mon
 def test_resumed_curves_hide_what_is_done_again(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     for steps, value in ((range(1, 6), 1.0), (range(3, 5), 2.0)):
-        log = RunLog(tmp_path, tensorboard=True, quiet=True)
+        log = RunLog(tmp_path, tensorboard=True)
         log.record("start", {"step": steps[0] - 1})
         for step in steps:
             log.record("train", {"step": step, "loss": value})
