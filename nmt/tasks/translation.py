@@ -22,7 +22,7 @@ from nmt.data.sentences import Lines
 from nmt.data.text import find_pairs
 from nmt.data.text_facts import ValidationFacts
 from nmt.data.tokenizer import Sides
-from nmt.errors import counted
+from nmt.errors import ConfigError, counted
 from nmt.evaluation import build_metrics
 from nmt.interop.run_layout import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
@@ -37,7 +37,7 @@ from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World, interleave
 from nmt.training.doubts import few_updates, large_vocabularies, odd_vocabularies
 from nmt.training.losses import Loss
-from nmt.training.preflight import check_size
+from nmt.training.preflight import too_large
 from nmt.training.run_dir import write_lines
 from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample, Task
@@ -73,10 +73,11 @@ class Translation(Task):
         return prepare(self.config, run, progress=progress)
 
     def build_model(self, tokenizer: Tokenizer, *, device: torch.device) -> Seq2Seq:
-        config = self.config
-        check_size(config, (tokenizer.source_size, tokenizer.target_size), device=device)
+        config, sizes = self.config, (tokenizer.source_size, tokenizer.target_size)
+        if message := too_large(config, sizes, device=device, training=False):
+            raise ConfigError(f"model: {message}")
         seed_everything(config.seed)
-        return build_model(config.model, tokenizer.source_size, tokenizer.target_size).to(device)
+        return build_model(config.model, *sizes).to(device)
 
     def build_batches(self, data: PreparedData, *, world: World | None = None) -> BatchStream:
         return build_batches(self.config, data.train, world=world, sides=data.sides)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -170,7 +170,6 @@ DEFAULT_TIMEOUT = 600.0
 LONGEST_TIMEOUT = 1e6
 """Eleven days; torch counts nanoseconds in 64 bits."""
 _MOST_DIGITS = 9
-_IN_ENVIRONMENT = "in the environment is not allowed"
 
 
 @dataclass(frozen=True)
@@ -193,8 +192,19 @@ class Launch:
         missing = [name for name in NEEDED if name not in environment]
         if missing:
             raise ConfigError(f"WORLD_SIZE is set, but not {', '.join(missing)}; start several processes with torchrun")
-        rank, size, local_rank = (_number(environment, name) for name in NEEDED[:3])
-        return cls(rank, size, local_rank, _seconds(environment))
+        problem, numbers, timeout = "in the environment is not allowed", [], -1.0
+        for name in NEEDED[:3]:
+            text = environment[name]
+            if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
+                raise ConfigError(refused(name, text, "a whole number of 0 or more", problem=problem))
+            numbers.append(int(text))
+        text = environment.get(TIMEOUT, str(DEFAULT_TIMEOUT))
+        with suppress(ValueError):
+            timeout = float(text)
+        if not 0 < timeout <= LONGEST_TIMEOUT:
+            wanted = f"a number of seconds above 0 and at most {LONGEST_TIMEOUT:g}"
+            raise ConfigError(refused(TIMEOUT, text, wanted, problem=problem))
+        return cls(*numbers, timeout)
 
 
 @contextmanager
@@ -227,22 +237,3 @@ def connected(device: str) -> Iterator[World]:
         own = torch.device("cuda", number)
     with several(launch, own) as world:
         yield world
-
-
-def _number(environment: Mapping[str, str], name: str) -> int:
-    text = environment[name]
-    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
-        raise ConfigError(refused(name, text, "a whole number of 0 or more", problem=_IN_ENVIRONMENT))
-    return int(text)
-
-
-def _seconds(environment: Mapping[str, str]) -> float:
-    text = environment.get(TIMEOUT, str(DEFAULT_TIMEOUT))
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value <= LONGEST_TIMEOUT:
-        wanted = f"a number of seconds above 0 and at most {LONGEST_TIMEOUT:g}"
-        raise ConfigError(refused(TIMEOUT, text, wanted, problem=_IN_ENVIRONMENT))
-    return value

@@ -88,13 +88,6 @@ def too_large(config: Config, sizes: tuple[int, int], *, device: torch.device, t
     )
 
 
-def check_size(config: Config, sizes: tuple[int, int], *, device: torch.device) -> None:
-    """Raise ConfigError for a model whose weights alone cannot fit."""
-    message = too_large(config, sizes, device=device, training=False)
-    if message is not None:
-        raise ConfigError(f"model: {message}")
-
-
 SMALLEST = (4, 4)
 """Vocabularies whose sizes are not known yet."""
 _WRITTEN = ("run_dir", "data.cache_dir")
