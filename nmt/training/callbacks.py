@@ -119,21 +119,17 @@ class Callbacks:
         """Create the callbacks (some on rank 0 only). Raises ConfigError like the registry."""
         self._chosen = {choice.name: dict(choice.options) for choice in chosen}
         self._members: dict[str, Callback] = {}
-        self._stopped: dict[str, Any] | None = None
+        self.stopped: dict[str, Any] | None = None
+        """The wish of the first that has asked to stop training."""
         for name, options in self._chosen.items():
             kind = CALLBACKS.get(name)
             if is_main or kind.every_rank:
                 self._members[name] = kind(options=component_options(kind, options, key=f"training.callbacks.{name}"))
 
     @property
-    def wants_stop(self) -> bool:
-        """Whether one of them has asked to stop training."""
-        return self._stopped is not None
-
-    @property
     def stop_reason(self) -> str:
-        """Why, for people; other processes know it only of callbacks that they have."""
-        return "a callback has asked to stop" if self._stopped is None else _worded(self._stopped)
+        """Why one has asked to stop, for people; other processes know it only of callbacks that they have."""
+        return "a callback has asked to stop" if self.stopped is None else _worded(self.stopped)
 
     def on_start(self, start: Start) -> None:
         """Call this hook of all; so the next four."""
@@ -162,7 +158,7 @@ class Callbacks:
                 allowed = "numbers, text, tensors, lists and mappings of these"
                 kind = type(wrong).__name__
                 raise CallbackError(f"callback '{name}': its state_dict holds a {kind}. Allowed: {allowed}.")
-        return {"states": states, "stopped": self._stopped}
+        return {"states": states, "stopped": self.stopped}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> list[str]:
         """Restore the states of callbacks that still exist; return lines for people about the others.
@@ -174,7 +170,7 @@ class Callbacks:
             if name in states:
                 member.load_state_dict(states[name])
         if stop_of(saved, self._chosen) is not None:
-            self._stopped = saved["stopped"]
+            self.stopped = saved["stopped"]
         gone = [name for name in states if name not in self._chosen]
         new = [name for name in self._chosen if name not in states]
         return [
@@ -187,8 +183,8 @@ class Callbacks:
             try:
                 call(member)
             except StopTraining as stop:
-                if self._stopped is None:
-                    self._stopped = {"name": name, "options": self._chosen[name], "reason": str(stop)}
+                if self.stopped is None:
+                    self.stopped = {"name": name, "options": self._chosen[name], "reason": str(stop)}
             except NmtError as error:
                 raise CallbackError(f"callback '{name}', {hook}: {error}") from error
 

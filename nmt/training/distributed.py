@@ -204,7 +204,8 @@ class Launch:
         if not 0 < timeout <= LONGEST_TIMEOUT:
             wanted = f"a number of seconds above 0 and at most {LONGEST_TIMEOUT:g}"
             raise ConfigError(refused(TIMEOUT, text, wanted, problem=problem))
-        return cls(*numbers, timeout)
+        rank, size, local_rank = numbers
+        return cls(rank, size, local_rank, timeout)
 
 
 @contextmanager

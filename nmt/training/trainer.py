@@ -259,7 +259,7 @@ class Trainer:
     def ending(self) -> Ending | None:
         """Why training must end now, in all processes, None to continue; a signal to any process comes first."""
         signal_number, late, asked = self.world.largest(
-            self.stop.signal_number or 0, self.limits.time_is_up(), self.callbacks.wants_stop
+            self.stop.signal_number or 0, self.limits.time_is_up(), self.callbacks.stopped is not None
         )
         if self.limits.budget.cpu_seconds is not None:
             self.count_cpu()
