@@ -252,10 +252,11 @@ def dry_run(config: Config, *, device: torch.device) -> None:
     choose_kernels(config.kernels, device=device)
     # A cache elsewhere would not be deleted, so it is not used.
     task = task_of(dataclasses.replace(config, data=dataclasses.replace(config.data, cache_dir=None)))
-    if (absent := task.missing_files()) and (planned := task.planned_model()) is not None:
+    if (absent := task.missing_files()) and (sizes := planned_sizes(config)) is not None:
         for key, message in absent:
             print(f"nmt-train: {key}: {message}", file=sys.stderr, flush=True)
-        print_parameters(task, planned)
+        with torch.device("meta"):
+            print_parameters(task, build_model(config.model, *sizes))
         raise DataError("without these files only the parameters are known")
     with temporary_directory("nmt-dry-run") as folder:
         data = task.prepare(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import torch
@@ -38,6 +38,7 @@ from nmt.training.checkpoint import (
     read_checkpoint,
 )
 from nmt.training.distributed import World, check_same
+from nmt.training.doubts import never_learned
 from nmt.training.logs import EVENTS, RunLog, read_events, warnings_in
 from nmt.training.run_dir import LOCK, NEW, Change, check_resumable, locked, move_aside, rewind_translations
 from nmt.training.state import Budget, Ending, Limits, Progress, Ranking, conditions
@@ -155,7 +156,10 @@ def _prepare(task: Task, world: World) -> Prepared:
 
 def _finished(task: Task, loaded: Loaded, limits: Limits) -> str | None:
     """The goal that a saved run has already reached, found without reading the data."""
-    facts = None if limits.patience is None else task.validation_facts()  # of patience alone the ranking decides
+    facts = None
+    if limits.patience is not None:  # of patience alone the ranking decides
+        with suppress(NmtError):  # a finished run does not need the data any more
+            facts = task.read_validation_facts()
     progress, ranking = Progress(), build_ranking(task, facts)
     progress.load_state_dict(loaded.state["progress"])
     ranking.load_state_dict(loaded.state["ranking"])
@@ -255,7 +259,7 @@ def _end(task: Task, trainer: Trainer, data: Prepared, ending: Ending) -> None:
     log.say(f"{ending.reason} at update {progress.step}, epoch {progress.epochs_done():.2f}. {where}".rstrip())
     if trainer.world.is_main and ending.exit_code == 0 and is_file(run / EVENTS):
         validations = [event for event in read_events(run) if event["event"] == "validation"]
-        for doubt in task.doubts_at_end(validations):
+        if doubt := never_learned(validations):
             trainer.warn(doubt)
     if not ending.finished:
         log.say("the same command resumes this run")

@@ -17,14 +17,12 @@ from torch import Tensor
 
 from nmt.config import component_options
 from nmt.config.schema import Config
-from nmt.data import Tokenizer, planned_sizes
+from nmt.data import Tokenizer
 from nmt.data.text_facts import ValidationFacts
 from nmt.data.work import Advance
-from nmt.errors import DataError, NmtError, counted
-from nmt.models import build_model
+from nmt.errors import DataError, counted
 from nmt.registry import TASKS, NoOptions
 from nmt.training.distributed import World
-from nmt.training.doubts import never_learned
 from nmt.training.losses import Loss, TrainingBatch
 from nmt.training.validation import Check, TrainingSamples, Validation
 
@@ -159,33 +157,13 @@ class Task(ABC):
         """What data and batches let one fear, as warnings."""
         return []
 
-    def doubts_at_end(self, validations: Sequence[Mapping[str, Any]]) -> list[str]:
-        """The same of the validations of a run, events of its log."""
-        doubt = never_learned(validations)
-        return [doubt] if doubt else []
-
     def describe_epoch(self, batches: Any) -> str:
         """The number of batches of an epoch, and their properties, for people."""
         return f"{counted(batches.updates_per_epoch(), 'update')} an epoch"
 
-    def planned_model(self) -> Any:
-        """The model on the meta device, if the configuration alone determines its sizes; else None."""
-        sizes = planned_sizes(self.config)
-        if sizes is None:
-            return None
-        with torch.device("meta"):
-            return build_model(self.config.model, *sizes)
-
     def read_validation_facts(self) -> ValidationFacts | None:
         """The facts that `prepare` finds, from the validation data alone; None without such data."""
         return None
-
-    def validation_facts(self) -> ValidationFacts | None:
-        """The same; also None where the data is no longer there, which a finished run does not need."""
-        try:
-            return self.read_validation_facts()
-        except NmtError:
-            return None
 
     def keep_facts(self, data: Any, run: Path, *, before: Path | None) -> None:  # noqa: B027, a task may have none
         """Write down in the run what its users need to know of the data; `before`: a model it starts from."""
