@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -221,5 +222,5 @@ def training_config(
         if not (dry or goes_on(config)):
             raise
         # A dry run says something without texts, too; a run that resumes needs neither these nor a new tokenizer.
-        needed = preflight.without_shortlist if goes_on(config) else preflight.without_models
+        needed = partial(preflight.without_files, texts=False, tokenizer=not goes_on(config))
         return kept(load(possible, needed) if needed(config) else config)

@@ -150,38 +150,31 @@ def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: b
     return problems
 
 
-def without_files(config: Config) -> list[Problem]:
-    """A problem for each file that the configuration names, that training reads and that is not there."""
-    absent = task_of(config).missing_files() if config.task in TASKS.names() else []
-    return [*(Problem(key, message, in_files=True) for key, message in absent), *without_models(config)]
+def without_files(config: Config, *, texts: bool = True, tokenizer: bool = True) -> list[Problem]:
+    """A problem for each file that the configuration names, that training reads and that is not there.
 
-
-def without_models(config: Config) -> list[Problem]:
-    """The same without the texts: files of the tokenizer and the search, without which not even a dry run works."""
-    kind, given, found = config.data.tokenizer, config.data.tokenizer_options, []
-    if kind in TOKENIZERS.names():
+    A dry run does without `texts`, and a run that resumes also without files of the `tokenizer`.
+    """
+    found: list[tuple[str, str]] = []
+    if texts and config.task in TASKS.names():
+        found += task_of(config).missing_files()
+    kind, given = config.data.tokenizer, config.data.tokenizer_options
+    if tokenizer and kind in TOKENIZERS.names():
         options, _ = check_options(TOKENIZERS.get(kind), given, key="")
         for path in TOKENIZERS.get(kind).inputs([], [], options=options) if options is not None else ():
-            names = [name for name, value in given.items() if value == str(path)]
             if not path.is_file():
-                key = ".".join(["data.tokenizer_options", *names[:1]])
-                found.append(Problem(key, missing(path), in_files=True))
-    return [*found, *without_shortlist(config)]
-
-
-def without_shortlist(config: Config) -> list[Problem]:
-    """A problem for each missing shortlist, glossary or language model, which a resumed run needs, too."""
-    found = []
+                names = [name for name, value in given.items() if value == str(path)]
+                found.append((".".join(["data.tokenizer_options", *names[:1]]), missing(path)))
     for key in ("shortlist", "glossary"):
         path = getattr(config.decoding, key)
         if path is not None and not Path(path).is_file():
-            found.append(Problem(f"decoding.{key}", missing(path), in_files=True))
+            found.append((f"decoding.{key}", missing(path)))
     if config.decoding.language_model is not None:
         try:
             find_model(config.decoding.language_model)
         except CheckpointError as error:
-            found.append(Problem("decoding.language_model", str(error), in_files=True))
-    return found
+            found.append(("decoding.language_model", str(error)))
+    return [Problem(key, message, in_files=True) for key, message in found]
 
 
 def in_replaced_run(config: Config) -> list[Problem]:
@@ -218,7 +211,7 @@ def _questions(
     start, shortlist, glossary = config.training.init_from, config.decoding.shortlist, config.decoding.glossary
     if start is not None and not resumes:
         yield "training.init_from", lambda: find_initial_weights(start)
-    if shortlist is not None and Path(shortlist).is_file():  # see `without_shortlist` for missing ones
+    if shortlist is not None and Path(shortlist).is_file():  # see `without_files` for missing ones
         yield "decoding.shortlist", lambda: read_shortlist(shortlist)
     if glossary is not None and Path(glossary).is_file():
         yield "decoding.glossary", lambda: load_glossary(glossary)
