@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -480,36 +480,29 @@ class TimeLeft:
     They may have run on another machine, or at the same time as other work.
     """
 
-    def __init__(self, *, step: int) -> None:
-        """`step`: updates done before now."""
-        self._first = step
+    def __init__(self, progress: Progress) -> None:
+        """`progress`: of the run before now."""
+        self._step, self._cpu_seconds = progress.step, progress.cpu_seconds
         self._started = time.monotonic()
 
-    def outlook(self, *, step: int, last: int | None, deadline: float | None) -> Outlook:
-        """After update `step`, on the way to update `last` or the `deadline` on `time.monotonic()`'s clock.
+    def outlook(self, progress: Progress, limits: Limits, *, updates_per_epoch: Callable[[], int]) -> Outlook:
+        """When the first of these limits will be reached, with updates and CPU seconds as fast as they were so far.
 
-        The end is whichever comes first. Its time is unknown where neither is set, or only `last` and no update has
-        been done yet.
+        The time is unknown without such a limit, or while too little has been done to tell.
         """
         now = time.monotonic()
-        passed = now - self._started
-        by_update = None
-        if last is not None and step > self._first:
-            by_update = max(0, last - step) * passed / (step - self._first)
-        by_limit = None if deadline is None else max(0.0, deadline - now)
+        passed, done, used = now - self._started, progress.step - self._step, progress.cpu_seconds - self._cpu_seconds
+        epochs, budget = limits.max_epochs, limits.budget
+        ends = (limits.max_steps, None if epochs is None else epochs * updates_per_epoch())
+        last = min((step for step in ends if step is not None), default=None)
+        by_update = None if last is None or done <= 0 else max(0, last - progress.step) * passed / done
+        times = [] if budget.deadline is None else [budget.deadline - now]
+        if budget.cpu_seconds is not None and used > 0:
+            times.append((budget.cpu_seconds - progress.cpu_seconds) * passed / used)
+        by_limit = max(0.0, min(times)) if times else None
         if by_limit is not None and (by_update is None or by_limit < by_update):
             return Outlook(by_limit, passed / (passed + by_limit) if passed else 0.0, None)
-        return Outlook(by_update, None if last is None else min(1.0, step / last), last)
-
-    def deadline(self, used: float, *, first: float, last: float | None) -> float | None:
-        """The time on `time.monotonic()`'s clock at which `used` will reach `last`, at the present rate.
-
-        It was `first` when this process began to train. None without `last`, or while nothing more has been used.
-        """
-        if last is None or used <= first:
-            return None
-        now = time.monotonic()
-        return now + max(0.0, last - used) * (now - self._started) / (used - first)
+        return Outlook(by_update, None if last is None else min(1.0, progress.step / last), last)
 
 
 def duration(seconds: float) -> str:

@@ -83,8 +83,8 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self._mark = time.monotonic()
-        self._earlier_cpu = self._first_cpu = self.progress.cpu_seconds
-        self._time_left = TimeLeft(step=self.progress.step)
+        self._earlier_cpu = self.progress.cpu_seconds
+        self._time_left = TimeLeft(self.progress)
         self._bar = ProgressBar(hidden=True)
         self._starting = StartingGradient()
 
@@ -94,9 +94,8 @@ class Trainer:
         position = Position(progress.epoch, progress.batch, progress.pool, progress.skip)
         self._bar = ProgressBar(hidden=not self.world.is_main)
         self._mark = time.monotonic()
-        self._time_left = TimeLeft(step=self.progress.step)
         self.count_cpu()
-        self._first_cpu = self.progress.cpu_seconds
+        self._time_left = TimeLeft(self.progress)
         with closing(self._bar), self.stop.listening(), self.batches.prefetched(position) as groups:
             # First what was still to do when the checkpoint was written, if this is a resumed run.
             ending = self.finish_step()
@@ -324,13 +323,8 @@ class Trainer:
 
     def outlook(self) -> Outlook:
         """How far training has come, and when it will end."""
-        budget, progress = self.limits.budget, self.progress
-        by_cpu = self._time_left.deadline(progress.cpu_seconds, first=self._first_cpu, last=budget.cpu_seconds)
-        deadline = min((end for end in (budget.deadline, by_cpu) if end is not None), default=None)
-        most, epochs = self.limits.max_steps, self.limits.max_epochs
-        by_epochs = None if epochs is None else epochs * self.batches.updates_per_epoch()
-        last = min((steps for steps in (most, by_epochs) if steps is not None), default=None)
-        return self._time_left.outlook(step=progress.step, last=last, deadline=deadline)
+        per_epoch = self.batches.updates_per_epoch
+        return self._time_left.outlook(self.progress, self.limits, updates_per_epoch=per_epoch)
 
     def _check_stop(self) -> None:
         """Break a validation off when a signal has arrived here or at another process."""

@@ -13,7 +13,7 @@ import torch
 import nmt
 from nmt.cli import train
 from nmt.library import training as library
-from nmt.training.state import Budget, Limits, Progress, Ranking, TimeLeft, duration
+from nmt.training.state import Budget, Limits, Outlook, Progress, Ranking, TimeLeft, duration
 from nmt.training.update import Updater
 from nmt.training.validation import Validator
 from tests.tiny_training import events, nmt_train, same, training_state, write_config, write_corpus
@@ -186,38 +186,43 @@ def ranking() -> Ranking:
     return Ranking(metric="loss", higher_is_better=False)
 
 
+def outlook(left: TimeLeft, *, step: int, last: int | None, deadline: float | None) -> Outlook:
+    limits = Limits(max_epochs=last, budget=Budget(deadline=deadline))
+    return left.outlook(Progress(step=step), limits, updates_per_epoch=lambda: 1)
+
+
 def test_remaining_time_counts_this_process_only(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    left = TimeLeft(step=100)
-    assert left.outlook(step=100, last=200, deadline=None) == (None, 0.5, 200)
-    assert left.outlook(step=100, last=200, deadline=1100.0) == (100, 0.0, None)
+    left = TimeLeft(Progress(step=100))
+    assert outlook(left, step=100, last=200, deadline=None) == (None, 0.5, 200)
+    assert outlook(left, step=100, last=200, deadline=1100.0) == (100, 0.0, None)
     now += 20
-    assert left.outlook(step=110, last=200, deadline=None) == (180, 0.55, 200)
-    assert left.outlook(step=110, last=None, deadline=900.0) == (0, 1.0, None)
-    assert left.outlook(step=110, last=105, deadline=None) == (0, 1.0, 105)
-    assert left.outlook(step=110, last=None, deadline=None) == (None, None, None)
+    assert outlook(left, step=110, last=200, deadline=None) == (180, 0.55, 200)
+    assert outlook(left, step=110, last=None, deadline=900.0) == (0, 1.0, None)
+    assert outlook(left, step=110, last=105, deadline=None) == (0, 1.0, 105)
+    assert outlook(left, step=110, last=None, deadline=None) == (None, None, None)
 
 
 def test_the_end_that_comes_first_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    left = TimeLeft(step=100)
+    left = TimeLeft(Progress(step=100))
     now += 20
-    assert left.outlook(step=110, last=200, deadline=1050.0) == (30, 0.4, None)  # 20 of 50 seconds have passed
-    assert left.outlook(step=110, last=None, deadline=1050.0) == (30, 0.4, None)
-    assert left.outlook(step=110, last=120, deadline=1050.0) == (20, 110 / 120, 120)
+    assert outlook(left, step=110, last=200, deadline=1050.0) == (30, 0.4, None)  # 20 of 50 seconds have passed
+    assert outlook(left, step=110, last=None, deadline=1050.0) == (30, 0.4, None)
+    assert outlook(left, step=110, last=120, deadline=1050.0) == (20, 110 / 120, 120)
 
 
 def test_the_moment_at_which_something_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    left = TimeLeft(step=0)
+    left = TimeLeft(Progress(cpu_seconds=30.0))
     now += 20
-    assert left.deadline(70.0, first=30.0, last=100.0) == 1035.0  # 40 in 20 seconds, so 30 in 15
-    assert left.deadline(70.0, first=30.0, last=60.0) == 1020.0
-    assert left.deadline(70.0, first=30.0, last=None) is None
-    assert left.deadline(30.0, first=30.0, last=100.0) is None, "nothing is known yet"
+    for used, most, seconds in ((70.0, 100.0, 15.0), (70.0, 60.0, 0.0), (70.0, None, None), (30.0, 100.0, None)):
+        limits = Limits(budget=Budget(cpu_seconds=most))  # 40 in 20 seconds, so 30 in 15; nothing is known before
+        found = left.outlook(Progress(cpu_seconds=used), limits, updates_per_epoch=lambda: 1)
+        assert found.seconds == seconds
 
 
 @pytest.mark.parametrize(
