@@ -45,6 +45,12 @@ def make_model(cell: str, **options: Any) -> Seq2Seq:
         architecture_options={},
     )  # fmt: skip
     config.__dict__.update(options)
+
+    def unit_of(side: str) -> Any:
+        name, given = getattr(config, f"{side}_cell") or cell, getattr(config, f"{side}_cell_options")
+        return SimpleNamespace(name=name, options={**config.cell_options, **given} if name == cell else given)
+
+    config.unit_of = unit_of
     return build_model(config, WORDS, WORDS).eval()
 
 
