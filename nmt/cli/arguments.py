@@ -22,8 +22,6 @@ _DIGITS = 30
 
 LARGEST_RATIO = 1e6
 
-DETAILS = OPTIONS["details"].choices
-
 WORDS = "words"
 """The feature that every n-best list has: `nmt.evaluation.ranking`."""
 
@@ -87,9 +85,10 @@ def any_text(value: str) -> str:
 def details(text: str) -> tuple[str, ...]:
     """Names of details of a translation, separated by commas."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    known = OPTIONS["details"].choices
     for name in names:
-        if name not in DETAILS:
-            raise argparse.ArgumentTypeError(refused("", name, DETAILS, problem="is not known"))
+        if name not in known:
+            raise argparse.ArgumentTypeError(refused("", name, known, problem="is not known"))
     return names
 
 

@@ -221,7 +221,7 @@ def _read(program: str, name: str, undecodable: Undecodable) -> list[str]:
 _TEXT = "text"
 _ALSO_CALLED: Final = {"target_prefix": "prefix", "constraints": "require", "avoid": "forbid"}
 """Sockeye's names of some of the keys."""
-_WISHES: Final = {"prefix": "prefix", "require": "required", "forbid": "forbidden"}
+WISHES: Final = {"prefix": "prefix", "require": "required", "forbid": "forbidden"}
 """Keys, and their names in a Request."""
 
 Fields = dict[str, Any]
@@ -378,15 +378,15 @@ def _wishes(found: Mapping[str, Any], where: str, *, also: Sequence[str] = ()) -
     """Fields of a Request from the keys of an object; `also`: further allowed keys."""
     fields: Fields = {}
     for key, value in found.items():
-        if key not in _WISHES:
-            raise DataError(refused(where, key, [*also, *_WISHES], problem="is not a known key"))
+        if key not in WISHES:
+            raise DataError(refused(where, key, [*also, *WISHES], problem="is not a known key"))
         if key == "prefix":
             fields[key] = _string(value, where, key)
             continue
         if not isinstance(value, str | list):
             raise DataError(f"{where}: {key}: {shown(value)} is neither a text nor a list of texts")
         phrases = [value] if isinstance(value, str) else value
-        fields[_WISHES[key]] = tuple(_string(phrase, where, key) for phrase in phrases)
+        fields[WISHES[key]] = tuple(_string(phrase, where, key) for phrase in phrases)
     return fields
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.cli.arguments import DECODING, given, option_of, overridden
+from nmt.cli.lines import WISHES
 from nmt.errors import ConfigError
 from nmt.interop.engine.opened import are_engine_files
 from nmt.interop.run_layout import LongestSource
@@ -42,8 +43,6 @@ class Opened(NamedTuple):
     """Target text in the form of written translations, with subwords joined to words."""
 
 
-_WISHES = {"prefix": "prefix", "required": "require", "forbidden": "forbid"}
-"""Wishes of a request, and their names in input lines."""
 _ANY_LENGTH = LongestSource(2**31, False)
 
 
@@ -82,7 +81,7 @@ def open_models(arguments: argparse.Namespace, work: Work) -> Opened:
     def translate(lines: Sequence[str | Request], details: Details) -> list[Result]:
         requests = [*map(as_request, lines)]
         for request in requests:
-            for name, called in _WISHES.items():
+            for called, name in WISHES.items():
                 if getattr(request, name):
                     raise request.error(f"{called}: {lacking(files.file)}")
         own = {**chosen, "details": tuple(details)}

@@ -29,6 +29,7 @@ from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, ma
 from nmt.cli.descriptors import require
 from nmt.data.text import Undecodable
 from nmt.errors import ConfigError, DataError, counted
+from nmt.library.values import PairScore
 from nmt.light.counts import Noted
 from nmt.light.options import as_keys, command_option
 from nmt.registry import TASKS
@@ -36,7 +37,7 @@ from nmt.registry import TASKS
 if TYPE_CHECKING:
     from nmt.data.n_best import Entry
     from nmt.interop.model_dir import LoadedModel
-    from nmt.search import PairScore
+    from nmt.search import PairScore as Scored
     from nmt.search.reading import LineScore
 
 BATCH_TOKENS = 4096
@@ -169,23 +170,18 @@ class Totals:
             print(shown or f"{mean_nll:.6f}")
 
     @property
-    def mean_nll(self) -> float:
-        """Nats per token."""
-        return self.nll / self.tokens if self.tokens else math.nan
-
-    @property
-    def perplexity(self) -> float:
-        """exp of the mean; infinite where that overflows."""
-        return math.exp(self.mean_nll) if not self.mean_nll >= 700 else math.inf
+    def mean(self) -> PairScore:
+        """Of all tokens."""
+        return PairScore(-self.nll / self.tokens if self.tokens else math.nan, self.tokens, self.unknown)
 
     def summary(self, counts: str) -> str:
         """One line for people, with what was counted."""
-        text = f"perplexity {self.perplexity:.4f}, {self.mean_nll:.6f} nats per token; {counts}"
+        text = f"perplexity {self.mean.perplexity:.4f}, {self.mean.mean_nll:.6f} nats per token; {counts}"
         return text + (f", {self.unknown / self.tokens:.2%} are not in the vocabulary" if self.unknown else "")
 
     def print_json(self, **counts: int) -> None:
         """With --json, print all totals and the other counts; NaN and infinity, which JSON lacks, are null."""
-        means = {"perplexity": self.perplexity, "mean_nll": self.mean_nll}
+        means = {"perplexity": self.mean.perplexity, "mean_nll": self.mean.mean_nll}
         record: dict[str, Any] = {name: _finite(value) for name, value in means.items()} | counts
         record |= {"tokens": self.tokens, "unknown": self.unknown, "scores": [*map(_finite, self.scores)]}
         if self.as_json:
@@ -264,7 +260,7 @@ def _score_pairs(arguments: argparse.Namespace) -> int:
 
 def _pair_scores(
     models: Sequence[LoadedModel], pairs: Iterable[tuple[str, str]], arguments: argparse.Namespace
-) -> Iterator[PairScore]:
+) -> Iterator[Scored]:
     from nmt.search import score_pairs
     from nmt.search.ensemble import ensemble_mean
 

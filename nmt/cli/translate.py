@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Translate text line by line, by default from standard input to standard output. The output keeps the
 order of the input, an empty line gives an empty line, and lines from a slow pipe are translated as they arrive."""
-STDIN = "-"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -116,7 +115,7 @@ def _translate(arguments: argparse.Namespace, world: World | None) -> int:
 
     `world`: None where the engine translates, without the package of torch.
     """
-    from nmt.cli.lines import HINT, RequestReader, bar_for, input_windows, prompt_for
+    from nmt.cli.lines import HINT, STDIN, RequestReader, bar_for, input_windows, prompt_for
     from nmt.cli.opened import Work, open_models
     from nmt.cli.output import check_reader, opened_writer
     from nmt.data.text import Undecodable

@@ -248,11 +248,12 @@ def evaluate(
     if model is not None and source is None:
         raise ConfigError("nothing to score; give hypotheses, or a model and the source that it translates")
     chosen_metrics(metrics, given, called=called)  # report mistakes before texts are read and translated
-    systems = _systems(hypotheses) if model is None else {"source": source}
-    texts = {name: _lines(text, name) for name, text in systems.items()}
-    streams = {place: _lines(text, place) for place, text in _sets(references).items()}
-    compared = {place: _lines(text, place) for place, text in _named_baselines(baselines).items()}
-    _check_lengths([*texts.items(), *streams.items(), *compared.items()])
+    if hypotheses == {}:
+        raise ConfigError("hypotheses: has no system")
+    systems: Mapping[str, Any] = {"source": source} if model is not None else {"hypotheses": hypotheses}
+    if isinstance(hypotheses, Mapping):
+        systems = {f"{_SYSTEM}{name}": text for name, text in hypotheses.items()}
+    texts, streams, compared = _read(systems, references, baselines)
     translations: list[Result] | None = None
     if model is not None:
         translator = model if isinstance(model, Translator) else load(model)
@@ -287,18 +288,27 @@ _SYSTEM = "hypotheses "
 _BASELINE = "baseline "
 
 
-def _sets(references: Any) -> dict[str, Any]:
-    """The sets of references by their names in errors."""
-    is_list = isinstance(references, list | tuple)
-    if is_list and references and not any(isinstance(item, str) for item in references):
-        return {f"references[{place}]": text for place, text in enumerate(references)}
-    return {"references": references}
-
-
-def _named_baselines(baselines: Mapping[str, Text] | None) -> dict[str, Text]:
+def _read(systems: Mapping[str, Any], references: Any, baselines: Any) -> list[dict[str, list[str]]]:
+    """The lines of the systems, the references and the baselines, by their names in errors, all equally many."""
     if baselines is not None and not isinstance(baselines, Mapping):
         raise TypeError(f"baselines must be a mapping of names to texts, not {type(baselines).__name__}")
-    return {f"{_BASELINE}{name}": text for name, text in (baselines or {}).items()}
+    are_texts = (
+        isinstance(references, list | tuple) and references and not any(isinstance(one, str) for one in references)
+    )
+    sets = {f"references[{place}]": text for place, text in enumerate(references)} if are_texts else None
+    others = {f"{_BASELINE}{name}": text for name, text in (baselines or {}).items()}
+    every = (systems, sets or {"references": references}, others)
+    found = [{name: _lines(text, name) for name, text in texts.items()} for texts in every]
+    first = next(iter(systems))
+    lines = len(found[0][first])
+    for name, text in (item for texts in found for item in texts.items()):
+        if len(text) != lines:
+            raise DataError(
+                f"{first}: {counted(lines, 'sentence')}, but {name}: {len(text)}; their numbers must be equal"
+            )
+    if not lines:
+        raise DataError(f"{first}: has no sentence")
+    return found
 
 
 def _lines(text: object, name: str) -> list[str]:
@@ -311,23 +321,3 @@ def _lines(text: object, name: str) -> list[str]:
         if not isinstance(line, str):
             raise TypeError(f"{name}[{place}] must be a string, not {type(line).__name__}")
     return [line.replace("\n", " ").replace("\r", " ") for line in text]
-
-
-def _systems(hypotheses: Any) -> dict[str, Any]:
-    """The systems by their names in errors."""
-    if not isinstance(hypotheses, Mapping):
-        return {"hypotheses": hypotheses}
-    if not hypotheses:
-        raise ConfigError("hypotheses: has no system")
-    return {f"{_SYSTEM}{name}": text for name, text in hypotheses.items()}
-
-
-def _check_lengths(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
-    first, lines = texts[0]
-    for name, others in texts:
-        if len(others) != len(lines):
-            raise DataError(
-                f"{first}: {counted(len(lines), 'sentence')}, but {name}: {len(others)}; their numbers must be equal"
-            )
-    if not lines:
-        raise DataError(f"{first}: has no sentence")

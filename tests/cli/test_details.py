@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import arguments, translate
+from nmt.cli import translate
 from nmt.cli.across_processes import _packed, _unpacked
 from nmt.interop.model_dir import load_model
 from nmt.light.formats import as_jsonl
+from nmt.light.options import OPTIONS
 from nmt.search import Translator
 from nmt.search.values import DETAILS, Details
 from tests.tiny_run import make_run
@@ -24,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_adds_its_keys(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert arguments.DETAILS == DETAILS
+    assert OPTIONS["details"].choices == DETAILS
     (tmp_path / "text").write_text("\n".join(LINES))
     options = [str(run), "-i", str(tmp_path / "text"), "--format", "jsonl", "--n-best", "2", "--split-long", "4"]
     keys = {name: name for name in DETAILS} | {"scores": "token_scores", "entropies": "token_entropies"}
