@@ -23,9 +23,7 @@ BLOCK = 1 << 20
 def check_input(path: str | None, *, world: World) -> None:
     """Check that all processes read the same file; a single process may translate anything.
 
-    Raises:
-        ConfigError: no input file is given.
-        DataError: the file is missing or cannot be read. RankError: the processes' files differ.
+    Raises ConfigError if no file is given, DataError if it cannot be read, RankError if the processes' files differ.
     """
     if world.size == 1:
         return

@@ -173,11 +173,7 @@ def add_models(parser: argparse.ArgumentParser, *, help: str = MODELS) -> None:
 
 
 def named_models(arguments: argparse.Namespace) -> list[str]:
-    """The models that a command line names, in either way; empty if none.
-
-    Raises:
-        ConfigError: models are given in both ways, so that their order is unclear.
-    """
+    """The models that a command line names, in either way; empty if none. ConfigError for both: which is the first?"""
     if arguments.models and arguments.models_by_option:
         listed = " ".join(arguments.models_by_option)
         raise ConfigError(f"--model {listed}: MODEL {' '.join(arguments.models)} is also given; use one of the two")

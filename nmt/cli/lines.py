@@ -98,9 +98,8 @@ def input_windows(
     A window of a pipe or terminal holds the lines that have arrived, so a sender that waits after each line gets its
     answer at once. Lines that arrive during a translation form the next window.
 
-    Raises:
-        DataError: a file is missing or cannot be read, or bytes are not UTF-8 (names file and line) and `undecodable`
-            does not allow them. The lines before the error are returned first.
+    Raises DataError if a file is missing or cannot be read, or if bytes are not UTF-8 (it names file and line) and
+    `undecodable` does not allow them; the lines before the error are returned first.
     """
     with contextlib.ExitStack() as stack:
         if path is None and prompt is not None:
@@ -250,17 +249,11 @@ class RequestReader:
         constraints: str | None = None,
         policy: Policy = "strict",
     ) -> None:
-        """
-        Args:
-            name: the input's name in errors.
-            input_format: one of FORMATS.
-            prefix: file with a prefix for each line, empty for none; may be .gz.
-            constraints: file with a JSON object for each line, empty for none; may be .gz.
-            policy: what to do with lines of these two files that are not UTF-8.
+        """`name`: the input's name in errors; `input_format`: one of FORMATS.
 
-        Raises:
-            DataError: a file that goes with the input is missing, or has another number of lines than the input (if
-                both are files).
+        `prefix` and `constraints` are files (may be .gz) with a prefix, or a JSON object, for each line, empty for
+        none; `policy`: what to do with lines of these that are not UTF-8. DataError if one is missing, or has another
+        number of lines than the input (if both are files).
         """
         self._name = name
         self._read = FORMATS[input_format]

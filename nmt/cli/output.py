@@ -30,11 +30,8 @@ def output_stream(path: str | None, *, inputs: Sequence[str] = (), models: Seque
     The file gets its name when the block ends without an error; until then, and after an error, the old file stays.
     What is no plain file of the user's own is written in place: see `nmt.light.output.Written`.
 
-    Raises:
-        ConfigError: it is one of the inputs, or its name ends in .gz.
-        CheckpointError: it is a part of a model.
-        DataError: it cannot be written.
-        NoReaderError: it is a pipe whose reader has gone away.
+    Raises ConfigError for one of the inputs and for a name that ends in .gz, CheckpointError for a part of a model,
+    DataError for what cannot be written, NoReaderError for a pipe whose reader has gone away.
     """
     own = None if path is None else 1 if path == STDOUT else descriptor_of(path)
     for name in inputs:

@@ -543,8 +543,7 @@ _FULL = "too many connections. Try again later."
 def most_connections(wanted: int | None) -> int:
     """How many connections there may be at a time: fewer than the descriptors that this process may have.
 
-    Raises:
-        ConfigError: more are wanted.
+    Raises ConfigError if more are wanted.
     """
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if descriptors == resource.RLIM_INFINITY:

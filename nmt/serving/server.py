@@ -39,9 +39,7 @@ def serve(load: Load, settings: Settings, *, models: Sequence[str], host: str, p
     `models` are its files or folders as the user named them. A second signal, or one while the model is loaded, ends
     the process at once.
 
-    Raises:
-        ConfigError: a host that is not known; what `load` raises.
-        NmtError: the port cannot be listened on.
+    Raises ConfigError for an unknown host, NmtError for a port that cannot be listened on, and what `load` raises.
     """
     listening = _listen(host, port)
     with contextlib.closing(listening):
