@@ -212,7 +212,7 @@ def execute(
 
 
 def _told(error: Exception, arguments: argparse.Namespace) -> tuple[str | None, int]:
-    """What is said of an error, nothing if nobody reads the output, and the exit code."""
+    """The message about an error, None if nobody reads the output, and the exit code."""
     is_unread = isinstance(error, BrokenPipeError) and (has_no_reader(1) or has_no_reader(2))
     if is_unread or (isinstance(error, NmtError) and error.exit_code == EXIT_NO_READER):
         _drop_output()  # the reader of our output went away, as `head` does
