@@ -189,7 +189,14 @@ def _training_problems(config: Config) -> Iterator[Problem]:
     if training.average_after is not None and training.ema_decay:
         message = "not allowed with training.ema_decay; only one average is validated and saved"
         yield Problem("training.average_after", message)
-    yield from _loss_problems(training)
+    if (loss := LOSSES.known(training.loss)) is not None:
+        if training.label_smoothing and not loss.smooths:
+            message = f"is not possible: the loss '{training.loss}' does not smooth; set it to 0.0"
+            yield Problem("training.label_smoothing", f"{training.label_smoothing:g} {message}")
+        if training.normalization not in loss.normalizations:
+            problem = f"is not possible with the loss '{training.loss}'"
+            message = refused("", training.normalization, sorted(loss.normalizations), problem=problem)
+            yield Problem("training.normalization", message)
     task = TASKS.known(config.task)
     known = ["loss", *((task and task.scores) or [str(choice.name) for choice in choices(config.evaluation.metrics)])]
     if training.early_stopping_metric not in known:
@@ -208,22 +215,6 @@ def _training_problems(config: Config) -> Iterator[Problem]:
 
 def _has_validation(config: Config) -> bool:
     return config.data.dev is not None or config.data.generator != "none"
-
-
-def _loss_problems(training: TrainingConfig) -> Iterator[Problem]:
-    """Keys that have no effect with the loss."""
-    loss = LOSSES.known(training.loss)
-    if loss is None:
-        return
-    if training.label_smoothing and not loss.smooths:
-        message = (
-            f"{training.label_smoothing:g} is not possible: the loss '{training.loss}' does not smooth; set it to 0.0"
-        )
-        yield Problem("training.label_smoothing", message)
-    if training.normalization not in loss.normalizations:
-        problem = f"is not possible with the loss '{training.loss}'"
-        message = refused("", training.normalization, sorted(loss.normalizations), problem=problem)
-        yield Problem("training.normalization", message)
 
 
 def _search_problems(config: Config) -> Iterator[Problem]:
@@ -323,7 +314,11 @@ def odd_settings(config: Config, given: Given) -> Iterator[Problem]:
     yield from _never_reached(config)
     yield from _odd_rate(config)
     yield from _unused(config)
-    yield from _same_text(config.data)
+    trained = [*_listed(config.data.train), *_listed(config.data.monolingual)]
+    for name in ("dev", "test"):
+        for prefix in _listed(getattr(config.data, name)):
+            if prefix in trained:
+                yield Problem(f"data.{name}", f"'{prefix}' is also training text, so scores on it mean little")
     # R-Drop without dropout, as far as the options of architectures show
     model = config.model
     others = (value for key, value in model.architecture_options.items() if key.endswith("dropout"))
@@ -404,11 +399,3 @@ def _unused(config: Config) -> Iterator[Problem]:
         yield Problem("training.batch_tokens", f"{message}longer sentences are batches by themselves")
     if config.data.monolingual is None and config.data.monolingual_tag != DataConfig().monolingual_tag:
         yield Problem("data.monolingual_tag", "has no effect without data.monolingual")
-
-
-def _same_text(data: DataConfig) -> Iterator[Problem]:
-    trained = [*_listed(data.train), *_listed(data.monolingual)]
-    for name in ("dev", "test"):
-        for prefix in _listed(getattr(data, name)):
-            if prefix in trained:
-                yield Problem(f"data.{name}", f"'{prefix}' is also training text, so scores on it mean little")

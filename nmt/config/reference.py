@@ -93,7 +93,10 @@ def decoding_markdown() -> str:
     parts += [_described(option) for option in OPTIONS.values()]
     parts += ["", _DOORS, *(f"- {name}: {meaning}" for name, meaning in DOORS.items()), ""]
     parts += [f"| option | {' | '.join(DOORS)} |", "|---" * (len(DOORS) + 1) + "|"]
-    parts += [f"| `{option.name}` | {' | '.join(_at(option, door) for door in DOORS)} |" for option in OPTIONS.values()]
+    for option in OPTIONS.values():
+        has = {door: "yes" if door in option.doors else "" for door in DOORS}
+        has |= {door: ", ".join(f"`{value}`" for value in values) for door, values in option.only.items()}
+        parts.append(f"| `{option.name}` | {' | '.join(has.values())} |")
     return "\n".join(parts) + "\n"
 
 
@@ -112,30 +115,18 @@ def _described(option: Option) -> str:
     )
 
 
-def _at(option: Option, door: str) -> str:
-    """What a door has of an option."""
-    if door not in option.doors:
-        return ""
-    return ", ".join(f"`{value}`" for value in option.only[door]) if door in option.only else "yes"
-
-
 def _table(section: type, *, skip: Any = ()) -> str:
-    documented = dict(field_docstrings(section))
+    documented, types = dict(field_docstrings(section)), get_type_hints(section)
     rows = ["| key | default | meaning |", "|---|---|---|"]
     for field in dataclasses.fields(section):
         if field.name not in skip:
             star = "*" if field.metadata.get("fixed") else ""
             meaning = " ".join(documented.get(field.name, "").split())
-            allowed = _choices(field, section)
-            rows.append(f"| `{field.name}`{star} | {_default(field)} | {meaning}{allowed} |".replace(" |  |", " | |"))
+            annotation = types.get(field.name)
+            if str(get_origin(annotation)) == "typing.Literal":
+                meaning += f" One of {', '.join(f'`{choice}`' for choice in get_args(annotation))}."
+            rows.append(f"| `{field.name}`{star} | {_default(field)} | {meaning} |".replace(" |  |", " | |"))
     return "\n".join(rows) + "\n"
-
-
-def _choices(field: dataclasses.Field[Any], section: type) -> str:
-    annotation = get_type_hints(section).get(field.name)
-    if annotation is None or str(get_origin(annotation)) != "typing.Literal":
-        return ""
-    return f" One of {', '.join(f'`{choice}`' for choice in get_args(annotation))}."
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

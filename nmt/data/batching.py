@@ -75,7 +75,7 @@ def batch_lines(
     most = len(lengths) if batch_rows is None else max(1, batch_rows // copies)
     batches: list[list[int]] = []
     longest = 0
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         if not batches or len(batches[-1]) == most or (len(batches[-1]) + 1) * longest * copies > batch_tokens:
             batches.append([])
             longest = max(1, lengths[i])
@@ -85,9 +85,7 @@ def batch_lines(
 
 def restore_order(batches: Iterable[Sequence[int]], results: Iterable[Sequence[T]]) -> list[T]:
     """Undo `batch_lines`: the results of each batch's lines, back at the lines' positions."""
-    placed = {
-        i: result
-        for positions, batch in zip(batches, results, strict=True)
-        for i, result in zip(positions, batch, strict=True)
-    }
-    return [placed[i] for i in range(len(placed))]
+    placed: dict[int, T] = {}
+    for positions, found in zip(batches, results, strict=True):
+        placed.update(zip(positions, found, strict=True))
+    return list(map(placed.__getitem__, range(len(placed))))
