@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from nmt.cli.opened import Translate
-from nmt.errors import ConfigError, DataError
+from nmt.data.text_facts import file_digest
+from nmt.errors import ConfigError
 from nmt.light.results import Hypothesis, Result
 from nmt.search import Request
 from nmt.search.values import Details
 from nmt.training.distributed import World, check_same, interleave
-
-BLOCK = 1 << 20
 
 
 def check_input(path: str | None, *, world: World) -> None:
@@ -29,7 +28,7 @@ def check_input(path: str | None, *, world: World) -> None:
         return
     if path is None or (os.path.exists(path) and not os.path.isfile(path)):
         raise ConfigError("several processes must read the same input file; give it with -i")
-    check_same(world, "text to translate", lambda: _digest(path))
+    check_same(world, "text to translate", lambda: file_digest(Path(path)))
 
 
 def translate_across_processes(
@@ -66,14 +65,3 @@ def _unpacked(packed: dict[str, Any]) -> Result:
 
 def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-
-
-def _digest(path: str) -> str:
-    found = hashlib.sha256()
-    try:
-        with open(path, "rb") as file:
-            while block := file.read(BLOCK):
-                found.update(block)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    return found.hexdigest()

@@ -18,12 +18,12 @@ from nmt.data.corpus import Corpus, Encoder, LengthRule, Tags, corpus_folder, en
 from nmt.data.demo import write_corpus
 from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
 from nmt.data.text import FilePair, ParallelText, as_list, find_pairs, missing_pairs, read_lines, read_parallel
-from nmt.data.text_facts import KnownFiles, ValidationFacts, validation_facts
+from nmt.data.text_facts import KnownFiles, ValidationFacts, file_digest, validation_facts
 from nmt.data.tokenizer import Sides, Tokenizer
 from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.data.work import progress as shown_progress
 from nmt.errors import ConfigError, DataError, counted, missing
-from nmt.files import reason, unreadable
+from nmt.files import unreadable
 from nmt.registry import TOKENIZERS
 
 _FORMAT = 2  # raise it when encoding or the files of a corpus change
@@ -211,7 +211,7 @@ def make_tokenizer(
         "seed": config.seed,
         "inputs": [
             # Other files are models or vocabularies, which are small and not always UTF-8.
-            known.digest(path) if path in {*source, *target} else _digest(path)
+            known.digest(path) if path in {*source, *target} else file_digest(path)
             for path in kind.inputs(source, target, options=options)
         ],
     }
@@ -234,13 +234,6 @@ def make_tokenizer(
         (temporary / _RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
         save_tokenizer(temporary, tokenizer, config, name=folder)
     return tokenizer
-
-
-def _digest(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({reason(error)})") from error
 
 
 def _read_record(folder: Path) -> Any:

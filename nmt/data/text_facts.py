@@ -141,6 +141,18 @@ def read_facts(path: Path, *, advance: Advance = no_progress) -> FileFacts:
     return FileFacts(raw.digest.hexdigest(), lines + (unfinished > 0), *before)
 
 
+def file_digest(path: Path) -> str:
+    """SHA-256 of the bytes of a file, whatever they are; DataError where it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({reason(error)})") from error
+    return digest.hexdigest()
+
+
 class ValidationFacts(NamedTuple):
     """Number of lines of a validation text, and SHA-256 of each part."""
 

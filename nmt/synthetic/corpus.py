@@ -6,7 +6,6 @@ import contextlib
 import copy
 import errno
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any, BinaryIO, Final
 from nmt import __version__
 from nmt.config.schema import DecodingConfig
 from nmt.data.text import check_hides_no_packed, windows
+from nmt.data.text_facts import file_digest
 from nmt.errors import ConfigError, DataError, SettingError, counted, refused
 from nmt.files import LARGEST_RECORD, check_not_packed, naming, open_regular, read_bounded, reason, replace_text
 from nmt.interop import run_layout
@@ -100,7 +100,6 @@ _REWRITING: Final = ("placeholders", "glossary", "replace_unknown")
 _FEWEST: Final = 2
 """Translations that can be chosen among."""
 _DIGEST: Final = "sha256:"
-_BLOCK: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -229,25 +228,14 @@ def _search(decoding: DecodingConfig) -> dict[str, Any]:
     found = {f"decoding.{name}": getattr(decoding, name) for name in names}
     for key in names_of("file"):
         if (path := getattr(decoding, key)) is not None:
-            found[f"decoding.{key}"] = _DIGEST + _sum_of_file(Path(path))
+            found[f"decoding.{key}"] = _DIGEST + file_digest(Path(path))
     if decoding.language_model is not None:
-        found["decoding.language_model"] = _DIGEST + _sum_of_file(weights_of(decoding.language_model))
+        found["decoding.language_model"] = _DIGEST + file_digest(weights_of(decoding.language_model))
     return found
 
 
 def _sum(model: Path) -> str:
-    return _sum_of_file(model / run_layout.WEIGHTS)
-
-
-def _sum_of_file(path: Path) -> str:
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as stream:
-            while block := stream.read(_BLOCK):
-                digest.update(block)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({reason(error)})") from error
-    return digest.hexdigest()
+    return file_digest(model / run_layout.WEIGHTS)
 
 
 RECORD = "manifest.json"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,13 +13,10 @@ from nmt.config.schema import Config
 from nmt.data.matching import are_unspaced
 from nmt.data.prepare import trained_on
 from nmt.data.text import FilePair, Policy, Undecodable, find_pairs, read_lines, read_pairs, unequal
-from nmt.data.text_facts import read_facts
+from nmt.data.text_facts import file_digest, read_facts
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS
 from nmt.errors import DataError, missing
-from nmt.files import reason
 from nmt.search.values import AT_LIMIT
-
-_BLOCK = 1 << 20
 
 
 class Line(NamedTuple):
@@ -92,15 +88,8 @@ class Texts:
         if self._policy == "strict":
             found = read_facts(path)
             return found.digest, found.lines
-        digest = hashlib.sha256()
         lines = sum(1 for _ in read_lines(path, undecodable=Undecodable(self._policy)))
-        try:
-            with path.open("rb") as stream:
-                while block := stream.read(_BLOCK):
-                    digest.update(block)
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read ({reason(error)})") from error
-        return digest.hexdigest(), lines
+        return file_digest(path), lines
 
 
 def files_to_translate(
