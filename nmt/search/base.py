@@ -215,10 +215,7 @@ def greedy_search(
     those of `beam_search`; sentences that have ended leave the batch; the padding symbol is never chosen.
 
     Args:
-        model: anything with `start` and `best`; must be in evaluation mode.
-        source: ids [B, S], each row ending with EOS and filled with PAD.
-        length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha.
-        max_length_offset: tokens that a translation may have more than its source (with EOS).
+        model, source, length_penalty, max_length_offset: as in `beam_search`.
         beam_size, n_best: part of the common signature; must be 1, else ConfigError.
         scores: without them all scores are NaN, and the logits need not be normalised.
 

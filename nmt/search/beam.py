@@ -66,6 +66,8 @@ def beam_search(
     stopping: Stopping = "sentence",
     n_best: int | None = None,
     coverage_penalty: float = 0.0,
+    groups: int = 1,
+    diversity: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """Search the best translations of a batch, with Zero's candidates, scores and stopping rule.
 
@@ -79,10 +81,16 @@ def beam_search(
     given to the others). stopping="batch" is Zero's joint rule: all sentences continue until all are finished,
     sentences that reach their own L earlier are cut there, and PAD may be generated. It exists for comparison.
 
+    In G groups of K / G hypotheses (Vijayakumar et al., 2018, with the Hamming diversity) these choose one after the
+    other at each step. From the value of a word, `diversity` is subtracted for each hypothesis of the earlier groups
+    that has just been continued with it. The penalised values decide the continuations of a group; the scores are the
+    model's own. The end symbol is never penalised: translations need not have different lengths. Each group has the
+    limits and the stopping rule of a sentence, and the sentence is done when all groups are.
+
     Args:
         model: anything with `start` and `best`; must be in evaluation mode.
         source: ids [B, S], each row ending with EOS and filled with PAD.
-        beam_size: K >= 1.
+        beam_size: K >= 1, of all groups together.
         length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha, EOS counted.
         max_length_offset: tokens that a translation may have more than its source.
         stopping: see above.
@@ -90,11 +98,14 @@ def beam_search(
         coverage_penalty: beta; the penalty by `CoveringModel` is added to the scores of finished hypotheses, and of
             hypotheses cut by their limit. Alive ones are ranked without it. The model must have its `attending_step`
             then.
+        groups: G, which must divide K.
+        diversity: the strength, lambda in the paper, 0 or more.
 
     Returns:
         For each sentence its hypotheses, best first, ids cut before the first EOS or PAD. There can be fewer than
         n_best (empty slots are left out), but there is always one; if none has a finite score, it is marked by
-        `is_finite`.
+        `is_finite`. Of several groups those of all, each once: the finished ones, or the cut ones if no group has a
+        finished one.
     """
     if stopping not in ("sentence", "batch"):
         raise ConfigError(refused("stopping", stopping, ("sentence", "batch")))
@@ -105,49 +116,11 @@ def beam_search(
         n_best=n_best,
         coverage_penalty=coverage_penalty,
     )
-    return by_beam(model, source, settings, joint=stopping == "batch")
+    return by_beam(model, source, settings, joint=stopping == "batch", groups=groups, diversity=diversity)
 
 
-@torch.inference_mode()
-def diverse_beam_search(
-    model: SearchModel[S],
-    source: Tensor,
-    *,
-    groups: int,
-    diversity: float,
-    beam_size: int,
-    length_penalty: float,
-    max_length_offset: int,
-    n_best: int | None = None,
-    coverage_penalty: float = 0.0,
-) -> list[list[Hypothesis]]:
-    """Beam search in G groups of K / G hypotheses (Vijayakumar et al., 2018, with the Hamming diversity).
-
-    At each step the groups choose one after the other. From the value of a word, `diversity` is subtracted for each
-    hypothesis of the earlier groups that has just been continued with it. The penalised values decide the continuations
-    of a group; the scores are the model's own. The end symbol is never penalised: translations need not have different
-    lengths. Each group has the limits and the stopping rule of `beam_search`, and the sentence is done when all groups
-    are. One group is `beam_search`.
-
-    Args:
-        model, source, length_penalty, max_length_offset, coverage_penalty: as in `beam_search`.
-        groups: G, which must divide beam_size.
-        diversity: the strength, lambda in the paper, 0 or more.
-        beam_size: K, hypotheses of all groups together.
-        n_best: hypotheses returned for each sentence; default K.
-
-    Returns:
-        For each sentence the hypotheses of all groups, each once, best first: the finished ones, or the cut ones if no
-        group has a finished one.
-    """
-    settings = Settings(
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        max_length_offset=max_length_offset,
-        n_best=n_best,
-        coverage_penalty=coverage_penalty,
-    )
-    return by_beam(model, source, settings, groups=groups, diversity=diversity)
+diverse_beam_search = beam_search
+"""Its name where `groups` and `diversity` are given."""
 
 
 def by_beam(
@@ -159,7 +132,7 @@ def by_beam(
     groups: int = 1,
     diversity: float = 0.0,
 ) -> list[list[Hypothesis]]:
-    """`beam_search`, or `diverse_beam_search` in several groups; `joint` is Zero's rule for a batch."""
+    """`beam_search`; `joint` is Zero's rule for a batch."""
     beam_size, alpha, n_best = settings.beam_size, settings.length_penalty, settings.n_best
     if groups < 1 or beam_size % groups:
         raise ConfigError(f"groups: {groups} groups cannot share a beam of {beam_size}; it must be a multiple of them")

@@ -8,7 +8,7 @@ import math
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -76,11 +76,22 @@ class Phrases:
     def excluded(self, text: bytes, phrases: Iterable[str]) -> set[int]:
         """The ids that must not follow `text`, the pieces so far without repeated spaces."""
         found: set[int] = set()
-        for phrase in phrases:
-            for pattern in self._patterns(phrase):
-                found.update(self._occurring_inside(pattern))
-                for length in _begun(text, pattern):
-                    found.update(self._completing(pattern, length, after_space=not text or text.endswith(b" ")))
+        pieces = self._stripped if not text or text.endswith(b" ") else self._sorted
+        for pattern in (pattern for phrase in phrases for pattern in self._patterns(phrase)):
+            found.update(self._occurring_inside(pattern))
+            first, last = _beginning(pattern), _last_character(pattern)
+            # With how many bytes of it, as a whole word, `text` may already end; with none if it can begin.
+            for length in range(min(len(pattern), len(text) + 1)):
+                start, rest = len(text) - length, pattern[length:]
+                if not text.startswith(pattern[:length], start):
+                    continue
+                if is_boundary(_last_character(text[:start]), first):
+                    # The pieces that begin with the rest of it, and end its last word or end with it.
+                    for piece, i in pieces[bisect_left(pieces, (rest, -1)) :]:
+                        if not piece.startswith(rest):
+                            break
+                        if is_boundary(last, _beginning(piece[len(rest) :])):
+                            found.add(i)
         return found
 
     def first_in(self, text: str, phrases: Iterable[str]) -> str | None:
@@ -104,16 +115,6 @@ class Phrases:
             found = self._known[phrase] = [text.encode() for text in cased]
         return found
 
-    def _completing(self, pattern: bytes, length: int, *, after_space: bool) -> Iterator[int]:
-        """Ids of the pieces that begin with the rest of a phrase, and end its last word or end with it."""
-        pieces = self._stripped if after_space else self._sorted
-        rest, last = pattern[length:], _last_character(pattern)
-        for piece, i in pieces[bisect_left(pieces, (rest, -1)) :]:
-            if not piece.startswith(rest):
-                return
-            if is_boundary(last, _beginning(piece[len(rest) :])):
-                yield i
-
     def _occurring_inside(self, pattern: bytes) -> list[int]:
         """Ids of the pieces that contain the phrase as whole words, not at their beginning."""
         found = self._inside.get(pattern)
@@ -131,59 +132,47 @@ class Phrases:
         return found
 
 
-def _begun(text: bytes, pattern: bytes) -> Iterator[int]:
-    """The numbers of bytes of a phrase with which `text` may already end, as a whole word; including 0 if one can
-    begin."""
-    for length in range(min(len(pattern), len(text) + 1)):
-        start = len(text) - length
-        if not text.startswith(pattern[:length], start):
-            continue
-        if is_boundary(_last_character(text[:start]), _beginning(pattern)):
-            yield length
-
-
+@dataclass(frozen=True)
 class ForbiddenPhrases:
     """The rule that keeps the phrases of each sentence out of its translation."""
 
-    def __init__(self, phrases: Phrases, wanted: Sequence[Sequence[str]], *, words: Sequence[int] | None) -> None:
-        """
-        Args:
-            phrases: the facts about the vocabulary.
-            wanted: the forbidden phrases of each sentence of the batch.
-            words: ids of the words from which the search chooses; None for all.
-        """
-        self._phrases, self._wanted = phrases, wanted
-        self._ids = words
-        self._places = None if words is None else {token: place for place, token in enumerate(words)}
+    phrases: Phrases
+    wanted: Sequence[Sequence[str]]
+    """The forbidden phrases of each sentence of the batch."""
+    words: Sequence[int] | None
+    """Ids of the words from which the search chooses; None for all."""
+
+    @cached_property
+    def _places(self) -> dict[int, int] | None:
+        return None if self.words is None else {token: place for place, token in enumerate(self.words)}
 
     def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
-        rows, places = [], []
+        rows: list[int] = []
+        places: list[int] = []
         for row, (line, history) in enumerate(zip(step.lines.tolist(), step.history.tolist(), strict=True)):
-            if self._wanted[line]:
-                excluded = self._excluded(history, self._wanted[line])
-                rows += [row] * len(excluded)
-                places += excluded
+            if self.wanted[line]:
+                ids = history if self.words is None else [self.words[place] for place in history]
+                text = _SPACES.sub(b" ", b"".join(self.phrases.pieces[i] for i in ids)).lstrip()
+                for i in self.phrases.excluded(text, self.wanted[line]):
+                    place = i if self._places is None else self._places.get(i)
+                    if place is not None:
+                        rows.append(row)
+                        places.append(place)
         if rows:
             device = log_probs.device
             log_probs[torch.tensor(rows, device=device), torch.tensor(places, device=device)] = -math.inf
 
-    def _excluded(self, history: Sequence[int], wanted: Sequence[str]) -> list[int]:
-        ids = history if self._ids is None else [self._ids[place] for place in history]
-        text = _SPACES.sub(b" ", b"".join(self._phrases.pieces[i] for i in ids)).lstrip()
-        found = self._phrases.excluded(text, wanted)
-        return list(found) if self._places is None else [self._places[i] for i in found if i in self._places]
 
-
+@dataclass(frozen=True)
 class RequiredDespiteRepeats:
     """The rule that a phrase may be started and continued even if that repeats an n-gram, until it is complete."""
 
-    def __init__(self, phrases: Sequence[Sequence[tuple[int, ...]]]) -> None:
-        """`phrases`: of each sentence of the batch, in words as the search calls them."""
-        self._phrases = phrases
+    phrases: Sequence[Sequence[tuple[int, ...]]]
+    """Of each sentence of the batch, in words as the search calls them."""
 
     def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
         for row, (line, history) in enumerate(zip(step.lines.tolist(), step.history.tolist(), strict=True)):
-            for phrase in self._phrases[line]:
+            for phrase in self.phrases[line]:
                 size, words = len(phrase), tuple(history)
                 if any(words[start : start + size] == phrase for start in range(len(words) - size + 1)):
                     continue
@@ -212,24 +201,19 @@ class ForcedPrefix:
         log_probs.scatter_(1, forced.clamp(min=0), torch.where(forced >= 0, kept, log_probs[:, :1]))
 
 
+@dataclass(frozen=True)
 class NewWordAfterPrefix:
     """What follows a prefix whose last word is complete begins a word, or ends the translation."""
 
-    def __init__(self, lengths: Sequence[int | None], begins_word: Tensor) -> None:
-        """
-        Args:
-            lengths: of the prefix of each sentence, in words of the search; None where anything may follow.
-            begins_word: whether each word may follow [V].
-        """
-        self._lengths = torch.tensor(
-            [-1 if length is None else length for length in lengths], device=begins_word.device
-        )
-        self._excluded = ~begins_word
+    lengths: Tensor
+    """Of the prefix of each sentence [B], in words of the search; -1 where anything may follow."""
+    excluded: Tensor
+    """Which words may not follow [V]."""
 
     def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
-        here = self._lengths[step.lines] == step.history.shape[1]  # [N]
+        here = self.lengths[step.lines] == step.history.shape[1]  # [N]
         if bool(here.any()):
-            log_probs.masked_fill_(here.unsqueeze(1) & self._excluded, -math.inf)
+            log_probs.masked_fill_(here.unsqueeze(1) & self.excluded, -math.inf)
 
 
 class StartedWord(NamedTuple):
@@ -429,10 +413,8 @@ class ConstraintsMaker:
         if not prefix or request.prefix[-1].isspace() or request.required or not self._pieces:
             return None
         starts = [place for place, token in enumerate(prefix) if self._pieces[token].startswith(b" ")]
-        if not starts:
-            return None
-        after = max(starts[-1], len(prefix) - _MOST_TOKENS)
-        if UNK in prefix[after:]:
+        after = max([*starts[-1:], len(prefix) - _MOST_TOKENS])
+        if not starts or UNK in prefix[after:]:
             return None
         return StartedWord(after, b"".join(self._pieces[token] for token in prefix[after:]))
 
@@ -464,16 +446,7 @@ class ConstraintsMaker:
         if not any(one.required for one in constraints):
             return None
         left, right = (edges if words is None else edges[words.cpu()] for edges in self._joining)
-        return Required(self._phrases_of(constraints, words), left.to(device), right.to(device))
-
-    def _phrases_of(
-        self, constraints: Sequence[Constraints], words: Tensor | None
-    ) -> list[tuple[tuple[int, ...], ...]]:
-        """The required phrases of a batch in ids, or in places in `words`."""
-        if words is None:
-            return [one.required for one in constraints]
-        places = {token: place for place, token in enumerate(words.tolist())}
-        return [tuple(tuple(places[i] for i in phrase) for phrase in one.required) for one in constraints]
+        return Required(_phrases_of(constraints, words), left.to(device), right.to(device))
 
     def rules(self, constraints: Sequence[Constraints], *, words: Tensor | None, device: torch.device) -> list[Rule]:
         """The rules of a batch of sentences, after those of `rules_of`.
@@ -484,16 +457,16 @@ class ConstraintsMaker:
         places = None if ids is None else {token: place for place, token in enumerate(ids)}
         rules: list[Rule] = []
         if self._decoding.no_repeat_ngram and any(one.required for one in constraints):
-            rules.append(RequiredDespiteRepeats(self._phrases_of(constraints, words)))
+            rules.append(RequiredDespiteRepeats(_phrases_of(constraints, words)))
         if any(one.forbidden for one in constraints):
             rules.append(ForbiddenPhrases(self._phrases, [one.forbidden for one in constraints], words=ids))
         if any(one.ends_word for one in constraints):
-            lengths = [len(one.prefix) if one.ends_word else None for one in constraints]
+            lengths = torch.tensor([len(one.prefix) if one.ends_word else -1 for one in constraints], device=device)
             begins_word = [
                 i == EOS or (self._pieces[i].startswith(b" ") and i not in self._space_bytes)
                 for i in (range(len(self._pieces)) if ids is None else ids)
             ]
-            rules.append(NewWordAfterPrefix(lengths, torch.tensor(begins_word, device=device)))
+            rules.append(NewWordAfterPrefix(lengths, ~torch.tensor(begins_word, device=device)))
         if any(one.started for one in constraints):
             rules.append(SpelledWords(self._spellings, [one.started for one in constraints], places=places))
         if any(one.forced for one in constraints):
@@ -519,3 +492,11 @@ class ConstraintsMaker:
     def ids_of(self, text: str) -> Sequence[int]:
         """A text in tokens: of its spellings in Unicode the first that has the fewest."""
         return min(self._tokenizer.encode_target(spellings(text)), key=lambda ids: (ids.count(UNK), len(ids)))
+
+
+def _phrases_of(constraints: Sequence[Constraints], words: Tensor | None) -> list[tuple[tuple[int, ...], ...]]:
+    """The required phrases of a batch in ids, or in places in `words`."""
+    if words is None:
+        return [one.required for one in constraints]
+    places = {token: place for place, token in enumerate(words.tolist())}
+    return [tuple(tuple(places[i] for i in phrase) for phrase in one.required) for one in constraints]

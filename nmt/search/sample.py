@@ -109,11 +109,9 @@ def sample_search(
 
     Args:
         model: a model with its rules, in evaluation mode.
-        source: ids [B, S], each row ending with EOS and filled with PAD.
+        source, length_penalty, max_length_offset: as in `beam_search`.
         samples: n for each sentence, n >= 1.
         options: the distribution to draw from.
-        length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha.
-        max_length_offset: tokens that a translation may have more than its source (with EOS).
 
     Returns:
         For each sentence n hypotheses, best first; their scores are the model's own log-probabilities, without
@@ -144,7 +142,10 @@ def by_sampling(
     for t in itertools.count():
         done = drawn.active & (drawn.ended.all(dim=1) | (t >= drawn.limits))
         if bool(done.any()):
-            _collect(results, drawn.select(done.nonzero().squeeze(1)), settings.length_penalty)
+            ended = drawn.select(done.nonzero().squeeze(1))
+            own = zip(ended.sentences.tolist(), ended.ids.tolist(), ended.totals.tolist(), strict=True)
+            for sentence, ids, log_probs_of in own:
+                results[sentence] = _hypotheses(ids, log_probs_of, alpha=settings.length_penalty)
             drawn = drawn._replace(active=drawn.active & ~done)
             rows = rows_to_keep(drawn.active)
             if rows is not None:
@@ -154,8 +155,26 @@ def by_sampling(
         log_probs, state = model.step(drawn.ids[:, :, -1].flatten() if t else None, state)
         if not t:
             log_probs, state = log_probs.repeat_interleave(samples, dim=0), state.expand(samples)
-        drawn = _extended(drawn, log_probs, t, options=options)
+        allowed = log_probs.clone()
+        allowed[:, PAD] = -math.inf
+        if not t:
+            allowed[:, EOS] -= FIRST_EOS_PENALTY
+        words = draw(allowed, mixed(drawn.keys, t).flatten(), options=options)
+        values = allowed.gather(1, words.unsqueeze(1)).view_as(drawn.totals)
+        words = words.view_as(drawn.keys).masked_fill(drawn.ended, PAD)
+        totals = torch.where(drawn.ended, drawn.totals, drawn.totals + values)
+        drawn = drawn._replace(ids=torch.cat([drawn.ids, words.unsqueeze(2)], dim=2), totals=totals)
     raise AssertionError("every sentence has a limit")
+
+
+def _hypotheses(rows: list[list[int]], totals: list[float], *, alpha: float) -> list[Hypothesis]:
+    """The samples of a sentence, best first."""
+    found = []
+    for ids, total in zip(rows, totals, strict=True):
+        tokens, has_ended = cut(ids), EOS in ids
+        score = total / penalty_of(len(tokens) + has_ended, alpha)
+        found.append(Hypothesis(tokens, score, has_ended=has_ended, is_finite=math.isfinite(total)))
+    return sorted(found, key=lambda one: -one.score if one.is_finite else math.inf)
 
 
 def draw(log_probs: Tensor, keys: Tensor, *, options: SampleOptions) -> Tensor:
@@ -187,30 +206,6 @@ def _together(values: Tensor, best: Tensor, places: Tensor, *, mass: float) -> T
     """Logits [N, V] of the first of the `best` probabilities [N, k], at `places`, that have `mass`; else -infinity."""
     kept = values.gather(1, places).masked_fill(best.cumsum(1) - best >= mass, -math.inf)
     return torch.full_like(values, -math.inf).scatter_(1, places, kept)
-
-
-def _extended(drawn: Samples, log_probs: Tensor, t: int, *, options: SampleOptions) -> Samples:
-    """With one more word of each sample, by the log-probabilities [N, V] of the model."""
-    allowed = log_probs.clone()
-    allowed[:, PAD] = -math.inf
-    if not t:
-        allowed[:, EOS] -= FIRST_EOS_PENALTY
-    words = draw(allowed, mixed(drawn.keys, t).flatten(), options=options)
-    values = allowed.gather(1, words.unsqueeze(1)).view_as(drawn.totals)
-    words = words.view_as(drawn.keys).masked_fill(drawn.ended, PAD)
-    totals = torch.where(drawn.ended, drawn.totals, drawn.totals + values)
-    return drawn._replace(ids=torch.cat([drawn.ids, words.unsqueeze(2)], dim=2), totals=totals)
-
-
-def _collect(results: list[list[Hypothesis]], drawn: Samples, alpha: float) -> None:
-    """Write down the sentences that are done."""
-    for sentence, rows, totals in zip(drawn.sentences.tolist(), drawn.ids.tolist(), drawn.totals.tolist(), strict=True):
-        found = []
-        for ids, total in zip(rows, totals, strict=True):
-            tokens, has_ended = cut(ids), EOS in ids
-            score = total / penalty_of(len(tokens) + has_ended, alpha)
-            found.append(Hypothesis(tokens, score, has_ended=has_ended, is_finite=math.isfinite(total)))
-        results[sentence] = sorted(found, key=lambda one: -one.score if one.is_finite else math.inf)
 
 
 @SEARCHES.register("sample")
