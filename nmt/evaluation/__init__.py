@@ -1,28 +1,13 @@
 """Scores of translations: metrics with signatures, significance, scores by length, reports."""
 
-from nmt.evaluation.metrics import (
-    BleuMosesLowercase,
-    LengthBucket,
-    Metric,
-    SacrebleuMetric,
-    Score,
-    build_metric,
-    build_metrics,
-    by_length,
-    check_subwords,
-)
-from nmt.evaluation.significance import Comparison, paired_test
-
-__all__ = [
-    "BleuMosesLowercase",
-    "Comparison",
-    "LengthBucket",
-    "Metric",
-    "SacrebleuMetric",
-    "Score",
-    "build_metric",
-    "build_metrics",
-    "by_length",
-    "check_subwords",
-    "paired_test",
-]
+from nmt.evaluation.metrics import BleuMosesLowercase as BleuMosesLowercase
+from nmt.evaluation.metrics import LengthBucket as LengthBucket
+from nmt.evaluation.metrics import Metric as Metric
+from nmt.evaluation.metrics import SacrebleuMetric as SacrebleuMetric
+from nmt.evaluation.metrics import Score as Score
+from nmt.evaluation.metrics import build_metric as build_metric
+from nmt.evaluation.metrics import build_metrics as build_metrics
+from nmt.evaluation.metrics import by_length as by_length
+from nmt.evaluation.metrics import check_subwords as check_subwords
+from nmt.evaluation.significance import Comparison as Comparison
+from nmt.evaluation.significance import paired_test as paired_test

@@ -449,7 +449,7 @@ class ConstraintsMaker:
         return Required(_phrases_of(constraints, words), left.to(device), right.to(device))
 
     def rules(self, constraints: Sequence[Constraints], *, words: Tensor | None, device: torch.device) -> list[Rule]:
-        """The rules of a batch of sentences, after those of `rules_of`.
+        """The rules of a batch of sentences, after those of `decoding`.
 
         `words`: ids of the words that the search chooses among, None for all.
         """

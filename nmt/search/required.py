@@ -232,11 +232,14 @@ def constrained_beam_search(model: Any, source: Tensor, settings: Settings) -> l
         return results
     sentences = _sentences(source, required, max_length_offset=settings.max_length_offset)
     tokens: Tensor | None = None
+    none = [[0.0] * width] * len(sentences)
     covered = CoveringModel(model, strength=settings.coverage_penalty) if settings.coverage_penalty else None
     model = model if covered is None else covered
     state: Any = model.start(source)
     for t in itertools.count():
-        for sentence, extras in zip(sentences, _extras(covered, state, len(sentences), width), strict=True):
+        # What is added to the score of each hypothesis if it ends.
+        all_extras = none if covered is None else covered.penalties(state).tolist()
+        for sentence, extras in zip(sentences, all_extras, strict=False):
             if sentence.active and sentence.is_done(t, alpha=alpha, n_best=n_best):
                 sentence.active = False
                 results[sentence.place] = sentence.found(t, alpha=alpha, extras=extras)[:n_best]
@@ -251,10 +254,10 @@ def constrained_beam_search(model: Any, source: Tensor, settings: Settings) -> l
             tokens = torch.tensor(last).flatten().to(source)
         log_probs, state = model.step(tokens, state)
         candidates = _candidates(log_probs, sentences, required, t, width=width)
-        all_extras = _extras(covered, state, len(sentences), width)
+        all_extras = none if covered is None else covered.penalties(state).tolist()
         parents = [
             sentence.advance(found, extras, width=width, penalty=penalty_of(t + 1, alpha))
-            for sentence, found, extras in zip(sentences, candidates, all_extras, strict=True)
+            for sentence, found, extras in zip(sentences, candidates, all_extras, strict=False)
         ]
         if t:
             order = torch.tensor([row * width + parent for row, own in enumerate(parents) for parent in own])
@@ -276,11 +279,6 @@ def _sentences(source: Tensor, required: Required, *, max_length_offset: int) ->
         start = Alive(0.0, (), (0,) * len(phrases))
         sentences.append(Sentence(place, limit, phrases, [start]))
     return sentences
-
-
-def _extras(covered: CoveringModel | None, state: Any, sentences: int, width: int) -> list[list[float]]:
-    """What is added to the score of each hypothesis [B, K] if it ends."""
-    return [[0.0] * width] * sentences if covered is None else covered.penalties(state).tolist()
 
 
 def _candidates(

@@ -72,11 +72,9 @@ class Step(NamedTuple):
     """Ids of the V words; None where these are all the ids there are."""
 
 
-class Adjustment(Protocol):
-    """A change of the logits before they are normalised, such as a temperature."""
-
-    def __call__(self, logits: Tensor, step: Step) -> Tensor:
-        """Other logits [N, V]; those given, in at least fp32, may be overwritten."""
+Adjustment = Callable[[Tensor, Step], Tensor]
+"""A change of the logits before they are normalised, such as a temperature: other logits [N, V]; those given, in at
+least fp32, may be overwritten."""
 
 
 class Rule(Protocol):
@@ -205,32 +203,28 @@ class RuledModel(Generic[S]):
 
         Excluded words have -infinity; the others are not normalised again.
         """
-        self._begin_step()
-        if self.is_plain:
-            logits, state = self.model.step(tokens, state)
-            return log_probabilities(logits), state
-        logits, inner = self.model.step(tokens, state.inner)
-        return self._changed(logits, tokens, replace(state, inner=inner))
+        logits, inner = self.model.step(tokens, self._begun(state))
+        return self._changed(logits, tokens, state, inner)
 
     def attending_step(self, tokens: Tensor | None, state: Any) -> tuple[Tensor, Tensor, Any]:
         """As `step`, between log-probabilities and state the attention [N, S]; see `CoveringModel`."""
         model: Any = self.model
-        self._begin_step()
-        if self.is_plain:
-            logits, attention, state = model.attending_step(tokens, state)
-            return log_probabilities(logits), attention, state
-        logits, attention, inner = model.attending_step(tokens, state.inner)
-        log_probs, state = self._changed(logits, tokens, replace(state, inner=inner))
+        logits, attention, inner = model.attending_step(tokens, self._begun(state))
+        log_probs, state = self._changed(logits, tokens, state, inner)
         return log_probs, attention, state
 
-    def _begin_step(self) -> None:
+    def _begun(self, state: Any) -> Any:
+        """The model's own state, where a step begins."""
         if self.before_step is not None:
             self.before_step()
+        return state if self.is_plain else state.inner
 
-    def _changed(self, logits: Tensor, tokens: Tensor | None, state: RuledState[S]) -> tuple[Tensor, RuledState[S]]:
-        """Log-probabilities as all of this makes them, and the state after `tokens`; `state` has the words before."""
+    def _changed(self, logits: Tensor, tokens: Tensor | None, state: Any, inner: S) -> tuple[Tensor, Any]:
+        """Log-probabilities as all of this makes them, and the state after `tokens`; `state` is that before."""
+        if self.is_plain:
+            return log_probabilities(logits), inner
         history = state.history if tokens is None else torch.cat([state.history, tokens.unsqueeze(1)], dim=1)
-        state = replace(state, history=history)
+        state = replace(state, inner=inner, history=history)
         step = Step(history, state.lines.repeat_interleave(state.hypotheses), state.hypotheses, self.words)
         if self.adjustments:
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True)
@@ -295,17 +289,6 @@ class RepeatPenalty:
     def __call__(self, logits: Tensor, step: Step) -> Tensor:
         seen = logits.gather(1, step.history)  # [N, t]
         return logits.scatter_(1, step.history, torch.where(seen < 0, seen * self.penalty, seen / self.penalty))
-
-
-def adjustments_of(decoding: DecodingConfig) -> list[Adjustment]:
-    """Changes of the logits that the section `decoding` asks for, whatever the search."""
-    return [] if decoding.repeat_penalty == 1 else [RepeatPenalty(decoding.repeat_penalty)]
-
-
-def rules_of(decoding: DecodingConfig) -> list[Rule]:
-    """Changes of the log-probabilities that it asks for, whatever the sentence."""
-    rules: list[Rule] = [MinimumLength(decoding.min_length)] if decoding.min_length else []
-    return [*rules, NoRepeatedNgrams(decoding.no_repeat_ngram)] if decoding.no_repeat_ngram else rules
 
 
 KEY: Final = "decoding.language_model"

@@ -236,27 +236,13 @@ class Sources:
             for start in range(0, len(ids), self._longest):
                 yield Part(ids[start : start + self._longest], text, begin, start)
             return
-        groups = self._packed(self._units(text, level))
-        for (place, group), ids in zip(
-            groups, self._tokenizer.encode_source([group for _, group in groups]), strict=True
-        ):
-            if len(ids) > self._longest:
-                yield from self._cut(group, begin=begin + place, level=level + 1)
-            else:
-                yield Part(ids, group, begin + place)
-
-    def _units(self, text: str, level: int) -> list[str]:
-        """`text` in sentences or words, with the white space behind each."""
-        if _LEVELS[level] == "words":
+        if _LEVELS[level] == "words":  # units with the white space behind each
             begins = [match.end() for match in _WORD_END.finditer(text)]
         else:
-            begins = [] if self._splitter is None else [begin for begin, _ in self._splitter.bounds(text)[1:]]
+            begins = [] if self._splitter is None else [start for start, _ in self._splitter.bounds(text)[1:]]
         ends = [0, *begins, len(text)]
-        return [text[start:end] for start, end in zip(ends, ends[1:], strict=False) if end > start]
-
-    def _packed(self, units: list[str]) -> list[tuple[int, str]]:
-        """Neighbouring units joined as long as they have at most as many tokens as a part, and where each begins."""
-        assert self._longest is not None
+        units = [text[start:end] for start, end in zip(ends, ends[1:], strict=False) if end > start]
+        # Neighbouring ones are joined as long as they have at most as many tokens as a part.
         groups: list[tuple[int, list[str]]] = []
         room = place = 0
         for unit, ids in zip(units, self._tokenizer.encode_source(units), strict=True):
@@ -266,8 +252,14 @@ class Sources:
             groups[-1][1].append(unit)
             room -= len(ids)
             place += len(unit)
-        texts = [(place, "".join(group)) for place, group in groups]
-        return [(place + len(text) - len(text.lstrip()), text.strip()) for place, text in texts]
+        texts = ["".join(group) for _, group in groups]
+        encoded = self._tokenizer.encode_source([joined.strip() for joined in texts])
+        for (place, _), joined, ids in zip(groups, texts, encoded, strict=True):
+            start = begin + place + len(joined) - len(joined.lstrip())
+            if len(ids) > self._longest:
+                yield from self._cut(joined.strip(), begin=start, level=level + 1)
+            else:
+                yield Part(ids, joined.strip(), start)
 
 
 def _with_kept(parts: Iterable[Part], kept: KeptLine, tokenizer: Tokenizer) -> list[Part]:

@@ -24,7 +24,16 @@ from nmt.search.coverage import check_attention
 from nmt.search.ensemble import as_one, ensemble_mean
 from nmt.search.prepared import PreparedModels, prepare_models
 from nmt.search.reading import Reading, read_hypotheses
-from nmt.search.ruled import Fusion, RuledModel, adjustments_of, fusion_of, rules_of
+from nmt.search.ruled import (
+    Adjustment,
+    Fusion,
+    MinimumLength,
+    NoRepeatedNgrams,
+    RepeatPenalty,
+    Rule,
+    RuledModel,
+    fusion_of,
+)
 from nmt.search.shortlist import RestrictedModel, load_shortlist
 from nmt.search.source import Source, Sources
 from nmt.search.texts import Texts
@@ -124,7 +133,12 @@ class Translator:
         self._before_batch = before_batch
         self._before_step = before_step
         self._on_batch = on_batch
-        self._adjustments, self._rules = adjustments_of(decoding), rules_of(decoding)
+        self._adjustments: list[Adjustment] = []
+        if decoding.repeat_penalty != 1:
+            self._adjustments.append(RepeatPenalty(decoding.repeat_penalty))
+        self._rules: list[Rule] = [MinimumLength(decoding.min_length)] if decoding.min_length else []
+        if decoding.no_repeat_ngram:
+            self._rules.append(NoRepeatedNgrams(decoding.no_repeat_ngram))
         self._constraints = ConstraintsMaker(tokenizer, decoding)
         self._texts = Texts(tokenizer, self._constraints, replace_unknown=decoding.replace_unknown)
         self._shortlist = None
