@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nmt.cells import reorder_state
 from nmt.errors import ConfigError, refused
-from nmt.models.decoder import Decoder, Memories, States, Weights
+from nmt.models.decoder import Decoder, Memories, Pieces, States, Weights
 from nmt.models.encoder import Encoder
 from nmt.models.parts import Dropout, Embeddings, InitialStates, OutputWords, Readout, initialize
 from nmt.ops.dropout import among
@@ -356,9 +356,7 @@ class Seq2Seq(nn.Module):
         pieces, weights, state = self.attending(tokens, state)
         return self.readout(*pieces), torch.cat(weights, 1).mean(1).flatten(0, 1), state
 
-    def attending(
-        self, tokens: Tensor | None, state: DecodingState
-    ) -> tuple[tuple[Tensor, ...], Weights, DecodingState]:
+    def attending(self, tokens: Tensor | None, state: DecodingState) -> tuple[Pieces, Weights, DecodingState]:
         """As `attending_step`, but what the readout takes, and the weights [B, G, K, S'] of each attention."""
         x = self.embeddings.zeros(state.rows) if tokens is None else self.embeddings.embed_target(tokens)
         pieces, states, weights = self.decoder.attending_step(self.target_dropout(x), state.memories, state.states)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.models.attention import PADDING_PENALTY, AttentionMemory, padding_penalty, split_heads
-from nmt.models.decoder import Decoder, Memories, States, Weights
+from nmt.models.decoder import Decoder, Memories, Pieces, States, Weights
 from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput, MakeCell
 from nmt.models.parts import Dropout, Embeddings, InitialStates, Linear, Readout, Tying
 from nmt.ops.attention import dot_attention
@@ -521,18 +521,20 @@ class BlockDecoder(Decoder):
         own = tuple(block.mixing.unpack_state(part) for block, part in zip(self.blocks, own, strict=True))
         return (*map(WordCount, counts), *own)
 
-    def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Tensor, ...]:
-        return (self._sequence(x, memories, states, mask, weights=False)[0],)
+    def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> Pieces:
+        return self.attending_sequence(x, memories, states, mask, tells=False)[0]
 
     def attending_sequence(
-        self, x: Tensor, memories: Memories, states: States, mask: Tensor
-    ) -> tuple[tuple[Tensor, ...], Weights]:
-        x, weights = self._sequence(x, memories, states, mask, weights=True)
+        self, x: Tensor, memories: Memories, states: States, mask: Tensor, *, tells: bool = True
+    ) -> tuple[Pieces, Weights]:
+        """`tells`: whether the weights are asked for."""
+        x, weights = self.words(x), list[Tensor]()
+        for block, memory, state in self._layers_with(memories, self._parted(states)[1]):
+            x, chosen = block.sequence(x, memory, state, mask, weights=tells)
+            weights += [] if chosen is None else [chosen]
         return (x,), tuple(weights)
 
-    def attending_step(
-        self, x: Tensor, memories: Memories, states: States
-    ) -> tuple[tuple[Tensor, ...], States, Weights]:
+    def attending_step(self, x: Tensor, memories: Memories, states: States) -> tuple[Pieces, States, Weights]:
         counts, states = self._parted(states)
         x = self.words(x, counts[0].words.squeeze(1) if counts else None)
         after: list[Any] = [WordCount(count.words + 1) for count in counts]
@@ -550,15 +552,6 @@ class BlockDecoder(Decoder):
                 state = state.cut(words)
             roomy.append(state.with_room(WORDS_STEP) if isinstance(state, KeptWords) else state)
         return tuple(roomy)
-
-    def _sequence(
-        self, x: Tensor, memories: Memories, states: States, mask: Tensor, *, weights: bool
-    ) -> tuple[Tensor, list[Tensor]]:
-        x, found = self.words(x), []
-        for block, memory, state in self._layers_with(memories, self._parted(states)[1]):
-            x, chosen = block.sequence(x, memory, state, mask, weights=weights)
-            found += [] if chosen is None else [chosen]
-        return x, found
 
     def _parted(self, states: Sequence[Any]) -> tuple[States, States]:
         """The count of words, if there is one, and the states of the blocks."""

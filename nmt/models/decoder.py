@@ -9,15 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from nmt.cells import Cell
-from nmt.cells.base import AnyCell
 from nmt.errors import ConfigError
 from nmt.models.attention import AdditiveAttention, AttentionMemory, AttentionQuery
 from nmt.models.encoder import MakeCell, OneToOneRNN, ResidualLayer, masked
 from nmt.ops.recurrence import live_rows
 from nmt.ops.sequence import Attended, Level, attended_sequence
 
-Memories = tuple[AttentionMemory | None, ...]
-"""One for each decoder layer, None where a layer does not attend; the first always does."""
+Memory = AttentionMemory | None
+"""What a decoder layer attends to; None where it does not attend."""
+
+Memories = tuple[Memory, ...]
+"""One for each decoder layer; the first always attends."""
 
 States = tuple[Any, ...]
 """One recurrent state for each decoder layer."""
@@ -25,9 +27,8 @@ States = tuple[Any, ...]
 Weights = tuple[Tensor, ...]
 """Weights [B, G, T, S] of each attention of a decoder, lowest layer and level first; of a step [B, G, K, S]."""
 
-
-AnyLevel = tuple[AttentionQuery, AnyCell]
-"""Attention and cell of a level, as they run over one batch."""
+Pieces = tuple[Tensor, ...]
+"""What the readout takes."""
 
 
 class LayerOutput(NamedTuple):
@@ -81,26 +82,14 @@ class AttendingRNN(nn.Module):
         inputs = lower.project(x)
         found, first = None, lower.unit()
         known = [  # what kernels need
-            Level(attention.level(context), unit)
+            Level(attention.level(product), unit)
             for attention, higher in levels
-            if (unit := higher.unit()) is not None and (context := higher.projection()) is not None
+            if (unit := higher.unit()) is not None and (product := higher.projection()) is not None
         ]
         if first is not None and len(known) == len(levels):
             found = attended_sequence(first, known, inputs, memory=memory.attended, state=tuple(state), mask=mask)
-        if found is None:
-            found = self._written_out(lower, levels, inputs, memory, state, mask)
-        return found._replace(last=type(state)(*found.last))
-
-    def _written_out(
-        self,
-        lower: AnyCell,
-        levels: Sequence[AnyLevel],
-        inputs: Tensor,
-        memory: AttentionMemory,
-        state: Any,
-        mask: Tensor | None,
-    ) -> Attended:
-        """`sequence` from the input products [B, T, kH] of the lower cell, one step after the other."""
+        if found is not None:
+            return found._replace(last=type(state)(*found.last))
         outputs, contexts, weights = [], [], []
         for projected, live in zip(inputs.unbind(1), live_rows(mask, length=inputs.size(1)), strict=True):
             state = masked(live, lower.step(projected, state), state)
@@ -114,7 +103,7 @@ class AttendingRNN(nn.Module):
             outputs.append(cell.output(state))
         by_time = torch.cat(contexts, 1).unflatten(1, (inputs.size(1), -1)).flatten(2)
         by_level = [torch.cat(weights[level :: len(levels)], 2) for level in range(len(levels))]
-        return Attended(torch.stack(outputs, 1), by_time, torch.cat(by_level, 1), tuple(state))
+        return Attended(torch.stack(outputs, 1), by_time, torch.cat(by_level, 1), state)
 
     def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> LayerOutput:
         """One time step of x [N, D], N = B * K rows, sentence-major, over the memory of B sentences."""
@@ -186,7 +175,7 @@ class DecoderLayer(nn.Module):
     state_size: int
     """P, the width of the packed state."""
 
-    def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory | None:
+    def prepare(self, memory: Tensor, mask: Tensor) -> Memory:
         """What this layer attends to, from memory [B, S, M] and mask [B, S]; None if it does not attend."""
         return None
 
@@ -194,13 +183,11 @@ class DecoderLayer(nn.Module):
         """The state of this layer from packed [B, P]."""
         raise NotImplementedError
 
-    def sequence(
-        self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any, mask: Tensor
-    ) -> LayerOutput:
+    def sequence(self, x: Tensor, context: Tensor, memory: Memory, state: Any, mask: Tensor) -> LayerOutput:
         """Whole sequences x [B, T, D], context [B, T, M] (not read by a layer that attends), mask [B, T]."""
         raise NotImplementedError
 
-    def step(self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any) -> LayerOutput:
+    def step(self, x: Tensor, context: Tensor, memory: Memory, state: Any) -> LayerOutput:
         """One time step of x [N, D], context [N, M]."""
         raise NotImplementedError
 
@@ -213,20 +200,18 @@ class AttendingLayer(DecoderLayer):
         self.rnn = rnn
         self.state_size = rnn.lower.state_size
 
-    def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory | None:
+    def prepare(self, memory: Tensor, mask: Tensor) -> Memory:
         return self.rnn.prepare(memory, mask)
 
     def unpack_state(self, packed: Tensor) -> Any:
         return self.rnn.lower.unpack_state(packed)
 
-    def sequence(
-        self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any, mask: Tensor
-    ) -> LayerOutput:
+    def sequence(self, x: Tensor, context: Tensor, memory: Memory, state: Any, mask: Tensor) -> LayerOutput:
         assert memory is not None
         outputs, contexts, weights, last = self.rnn.sequence(x, memory, state, mask)
         return LayerOutput(outputs, contexts, last, weights.split(self.rnn.heads, 1))
 
-    def step(self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any) -> LayerOutput:
+    def step(self, x: Tensor, context: Tensor, memory: Memory, state: Any) -> LayerOutput:
         assert memory is not None
         return self.rnn.step(x, memory, state)
 
@@ -242,13 +227,11 @@ class ContextLayer(DecoderLayer):
     def unpack_state(self, packed: Tensor) -> Any:
         return self.rnn.lower.unpack_state(packed)
 
-    def sequence(
-        self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any, mask: Tensor
-    ) -> LayerOutput:
+    def sequence(self, x: Tensor, context: Tensor, memory: Memory, state: Any, mask: Tensor) -> LayerOutput:
         outputs, last = self.rnn.sequence(x, context, state, mask)
         return LayerOutput(outputs, context, last)
 
-    def step(self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any) -> LayerOutput:
+    def step(self, x: Tensor, context: Tensor, memory: Memory, state: Any) -> LayerOutput:
         hidden, state = self.rnn.step(x, context, state)
         return LayerOutput(hidden, context, state)
 
@@ -264,13 +247,11 @@ class ConcatenatingLayer(DecoderLayer):
     def unpack_state(self, packed: Tensor) -> Any:
         return self.cell.unpack_state(packed)
 
-    def sequence(
-        self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any, mask: Tensor
-    ) -> LayerOutput:
+    def sequence(self, x: Tensor, context: Tensor, memory: Memory, state: Any, mask: Tensor) -> LayerOutput:
         outputs, last = self.cell.for_batch(x).layer(torch.cat([x, context], -1), state, mask)
         return LayerOutput(outputs, context, last)
 
-    def step(self, x: Tensor, context: Tensor, memory: AttentionMemory | None, state: Any) -> LayerOutput:
+    def step(self, x: Tensor, context: Tensor, memory: Memory, state: Any) -> LayerOutput:
         state = self.cell.search_step(self.cell.project(torch.cat([x, context], -1)), state)
         return LayerOutput(self.cell.output(state), context, state)
 
@@ -307,23 +288,19 @@ class Decoder(nn.Module):
         """Whether it has the two functions that return weights; one of a plugin may have the other two alone."""
         return type(self).attending_step is not Decoder.attending_step
 
-    def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Tensor, ...]:
+    def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> Pieces:
         """What the readout takes [B, T, ...], from inputs x [B, T, E] and mask [B, T]."""
         return self.attending_sequence(x, memories, states, mask)[0]
 
-    def attending_sequence(
-        self, x: Tensor, memories: Memories, states: States, mask: Tensor
-    ) -> tuple[tuple[Tensor, ...], Weights]:
+    def attending_sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Pieces, Weights]:
         """As `sequence`, and the attention weights."""
         raise ConfigError(f"the decoder {type(self).__name__} does not report its attention")
 
-    def step(self, x: Tensor, memories: Memories, states: States) -> tuple[tuple[Tensor, ...], States]:
+    def step(self, x: Tensor, memories: Memories, states: States) -> tuple[Pieces, States]:
         """What the readout takes [N, ...] after one more input x [N, E], and the new states."""
         return self.attending_step(x, memories, states)[:2]
 
-    def attending_step(
-        self, x: Tensor, memories: Memories, states: States
-    ) -> tuple[tuple[Tensor, ...], States, Weights]:
+    def attending_step(self, x: Tensor, memories: Memories, states: States) -> tuple[Pieces, States, Weights]:
         """As `step`, and the attention weights."""
         raise ConfigError(f"the decoder {type(self).__name__} does not report its attention")
 
@@ -339,15 +316,11 @@ class ShallowDecoder(Decoder):
         """The only layer."""
         return cast("AttendingLayer", self.layers[0])
 
-    def attending_sequence(
-        self, x: Tensor, memories: Memories, states: States, mask: Tensor
-    ) -> tuple[tuple[Tensor, ...], Weights]:
+    def attending_sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Pieces, Weights]:
         output = self.layer.sequence(x, x, memories[0], states[0], mask)
         return (output.hidden, output.context, x), output.weights
 
-    def attending_step(
-        self, x: Tensor, memories: Memories, states: States
-    ) -> tuple[tuple[Tensor, ...], States, Weights]:
+    def attending_step(self, x: Tensor, memories: Memories, states: States) -> tuple[Pieces, States, Weights]:
         output = self.layer.step(x, x, memories[0], states[0])
         return (output.hidden, output.context, x), (output.state,), output.weights
 
@@ -372,9 +345,7 @@ class DeepDecoder(Decoder):
             ResidualLayer(hidden_size, embedding_size, layer_norm=layer_norm, dropout=dropout) for _ in layers
         )
 
-    def attending_sequence(
-        self, x: Tensor, memories: Memories, states: States, mask: Tensor
-    ) -> tuple[tuple[Tensor, ...], Weights]:
+    def attending_sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Pieces, Weights]:
         context = x  # the first layer attends and takes none
         weights: list[Tensor] = []
         for layer, residual, memory, state in zip(self.layers, self.residuals, memories, states, strict=True):
@@ -383,9 +354,7 @@ class DeepDecoder(Decoder):
             weights += own
         return (x, context), tuple(weights)
 
-    def attending_step(
-        self, x: Tensor, memories: Memories, states: States
-    ) -> tuple[tuple[Tensor, ...], States, Weights]:
+    def attending_step(self, x: Tensor, memories: Memories, states: States) -> tuple[Pieces, States, Weights]:
         context, after = x, []
         weights: list[Tensor] = []
         for layer, residual, memory, state in zip(self.layers, self.residuals, memories, states, strict=True):

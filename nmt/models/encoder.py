@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.cells import Cell, select_state
-from nmt.cells.base import AnyCell, both_directions
+from nmt.cells.base import both_directions
 from nmt.models.parts import Dropout, LayerNorm, Linear
 from nmt.ops.recurrence import live_rows, time_order
 from nmt.ops.sequence import one_to_one_sequence
@@ -49,22 +49,8 @@ class OneToOneRNN(nn.Module):
             found = one_to_one_sequence(
                 first, second, inputs, context=contexts, state=tuple(state), mask=mask, reverse=reverse
             )
-        if found is None:
-            found = self._written_out(lower, higher, inputs, contexts, state, mask, reverse=reverse)
-        return found[0], type(state)(*found[1])
-
-    def _written_out(
-        self,
-        lower: AnyCell,
-        higher: AnyCell,
-        inputs: Tensor,
-        contexts: Tensor,
-        state: Any,
-        mask: Tensor | None,
-        *,
-        reverse: bool,
-    ) -> tuple[Tensor, Any]:
-        """`sequence` from the input products [B, T, kH] of both cells, one step after the other."""
+        if found is not None:
+            return found[0], type(state)(*found[1])
         projected, context = inputs.unbind(1), contexts.unbind(1)
         live = live_rows(mask, length=len(projected))
         hidden = []

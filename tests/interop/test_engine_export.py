@@ -172,7 +172,7 @@ def test_registers_of_an_instruction_and_of_a_loop_stay_apart() -> None:
     features = steps.new(4)
     steps.emit(Op.TANH, features, features)
     both = program.instructions, steps.instructions
-    lowered = shared(Lowered(registers, program.tensors, *both, [], 0, None, features, 0, 0))
+    lowered = shared(Lowered(registers, program.tensors, *both, 0, None, features, [], 0, 0))
     places = [one.out.register for one in lowered.encode if one.out is not None]
     before = [one.operands[0].register for one in lowered.encode if one.operands and one.operands[0] is not None]
     assert before[0] != places[0] and before[1] != places[1] and places[1] == before[0]

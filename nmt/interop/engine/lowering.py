@@ -109,19 +109,7 @@ def lower(
     if missing:
         raise ConfigError(f"model.architecture: the engine does not know what the weight {missing[0]} is for")
     programs = encode.instructions, step.instructions
-    return shared(
-        Lowered(
-            registers,
-            tensors,
-            *programs,
-            states=decoded.states,
-            table=table,
-            bias=output_bias,
-            features=decoded.features,
-            attentions=decoded.attentions,
-            caches=decoded.caches,
-        )
-    )
+    return shared(Lowered(registers, tensors, *programs, table, output_bias, **decoded._asdict()))
 
 
 def _embed(

@@ -349,12 +349,12 @@ class Lowered(NamedTuple):
     tensors: Tensors
     encode: list[Instruction]
     step: list[Instruction]
-    states: list[StateRegisters]
     table: int
     """Tensor that features are compared with"""
     bias: int | None
     """Tensor that is added to the logits"""
     features: Value
+    states: list[StateRegisters]
     attentions: int
     caches: int
 
