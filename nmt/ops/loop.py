@@ -344,7 +344,9 @@ class Loop:
         results = [_batch_first(h, self.given.x.dtype), self.states.parts[:, self.end].clone()]
         if self.given.memory is not None:
             if self.multiplied is not None:
-                product.write_contexts(self.weights, self.given.memory.values, out=self.contexts)
+                values = self.given.memory.values
+                weights = self.weights[:, :, 0].transpose(0, 1).to(values.dtype)  # [B, T, S]
+                self.contexts.copy_(torch.bmm(weights, values[:, 0]).transpose(0, 1))
             results.append(_batch_first(self.contexts, self.contexts.dtype))
         return [*results, *self.kept]
 
@@ -380,7 +382,8 @@ class Loop:
             by_time = d_contexts.transpose(0, 1)
             outer = by_time.chunk(count, -1)
             if self.multiplied is not None:
-                outer = [product.weights_gradient(by_time, memory.values)]
+                d_weights = torch.bmm(d_contexts, memory.values[:, 0].transpose(1, 2))  # [B, T, S]
+                outer = [d_weights.transpose(0, 1).unsqueeze(2).float().contiguous()]
         d_scores = torch.empty_like(self.weights).chunk(count, 2)
         for source, scores, own in zip(self.attended, d_scores, outer, strict=True):
             source.start_backward(scores, own)

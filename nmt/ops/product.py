@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.ops.dispatch import use_native
-from nmt.ops.matrices import InferenceMatrix, PlainMatrix, matrix_of, matrix_of_steps
+from nmt.ops.matrices import matrix_of
 from nmt.ops.native import column_sums
 from nmt.ops.recurrence import EPSILON, Projection, layer_norm
 
@@ -94,40 +94,6 @@ class Product:
         return [d_weight, None if self._bias is None else d_offset.clone(), d_scale, d_offset]
 
 
-class InferenceProduct(PlainMatrix):
-    """Products with a matrix in an inference format, which have no gradients."""
-
-    def forward(self, x: Tensor, *, out: Tensor, bias: Tensor | None = None) -> None:
-        out.copy_(F.linear(x, self.weight, bias))
-
-
-def recurrent_matrix(weight: Tensor, sizes: Sizes) -> PlainMatrix:
-    """The products of all steps with a recurrent matrix."""
-    if isinstance(weight, InferenceMatrix):
-        return InferenceProduct(weight)
-    return matrix_of_steps(weight, sizes.dtype, steps=sizes.length, rows=sizes.batch)
-
-
-def recurrent_gradients(
-    matrix: PlainMatrix,
-    *,
-    operand: Tensor,
-    d_product: Tensor,
-    d_sum: Tensor,
-    product: Tensor | None = None,
-    widths: Sequence[int] = (),
-) -> list[Tensor]:
-    """The gradients of one recurrent product over all steps, one for each existing parameter.
-
-    d_product is the gradient of the products with operand [T, B, H]; d_sum [T, B, kH] is the gradient after layer norm
-    over parts of `widths` and bias; `product` [T, B, kH] are the products themselves, None without layer norm.
-    """
-    d_weight, d_bias = matrix.weight_gradient(d_product.flatten(0, 1), operand.flatten(0, 1)), row_sums(d_sum)
-    if product is None:
-        return [d_weight, d_bias]
-    return [d_weight, d_bias, scale_gradient(product, d_sum, widths), d_bias.clone()]
-
-
 def row_sums(x: Tensor) -> Tensor:
     """x [T, B, W] summed over its rows, [W] fp32."""
     return column_sums(x.flatten(0, 1)) if use_native(x) else x.sum((0, 1), dtype=torch.float32)
@@ -162,14 +128,3 @@ def multiplied(values: Tensor, context: Projection) -> Tensor | None:
         return None
     bias = None if context.bias is None or context.scale is not None else context.bias.to(values.dtype)
     return F.linear(values, context.weight.to(values.dtype), bias)
-
-
-def write_contexts(weights: Tensor, values: Tensor, *, out: Tensor) -> None:
-    """Contexts [T, B, M] from attention weights [T, B, 1, S] and values [B, 1, S, M]."""
-    out.copy_(torch.bmm(weights[:, :, 0].transpose(0, 1).to(values.dtype), values[:, 0]).transpose(0, 1))
-
-
-def weights_gradient(d_contexts: Tensor, values: Tensor) -> Tensor:
-    """The gradient of attention weights [T, B, 1, S], fp32, from the outer gradients of contexts [T, B, M]."""
-    products = torch.bmm(d_contexts.transpose(0, 1), values[:, 0].transpose(1, 2))  # [B, T, S]
-    return products.transpose(0, 1).unsqueeze(2).float().contiguous()

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from nmt.errors import ConfigError
+from nmt.ops.matrices import matrix_of_steps
 from nmt.ops.native import TYPES, kernel
-from nmt.ops.product import recurrent_gradients, recurrent_matrix
+from nmt.ops.product import row_sums, scale_gradient
 from nmt.ops.recurrence import Recurrent, State
 
 U = TypeVar("U", bound="type[Unit]")
@@ -221,7 +222,10 @@ class Kernel:
     def __init__(self, unit: Unit, sizes: Sizes, *, saved: Sequence[Tensor] | None = None) -> None:
         """`saved`: the tensors that a forward pass has saved; None allocates them."""
         self.unit, self.sizes = unit, sizes
-        self.matrices = [recurrent_matrix(recurrent.weight, sizes) for recurrent in unit.recurrents]
+        self.matrices = [
+            matrix_of_steps(recurrent.weight, sizes.dtype, steps=sizes.length, rows=sizes.batch)
+            for recurrent in unit.recurrents
+        ]
         self.parameters = [
             [None if part is None else part.detach().float().contiguous() for part in recurrent[1:]]
             for recurrent in unit.recurrents
@@ -286,10 +290,11 @@ class Kernel:
         """The gradients of all weights, in their order, from the states before all T steps and dx [T, B, kH]."""
         gradients, operands = list[Tensor](), [before.operand, *self.saved[len(self.matrices) :]]
         for i, (matrix, operand, d_sum) in enumerate(zip(self.matrices, operands, self.sums(dx), strict=True)):
-            norm: dict[str, Any] = {}
+            d_bias = row_sums(d_sum)
+            gradients += [matrix.weight_gradient(self.written[i].flatten(0, 1), operand.flatten(0, 1)), d_bias]
             if self.unit.normalized:
-                norm = {"product": self.saved[i], "widths": [k * self.sizes.hidden for k in self.norm_widths[i]]}
-            gradients += recurrent_gradients(matrix, operand=operand, d_product=self.written[i], d_sum=d_sum, **norm)
+                widths = [k * self.sizes.hidden for k in self.norm_widths[i]]
+                gradients += [scale_gradient(self.saved[i], d_sum, widths), d_bias.clone()]
         return gradients
 
 

@@ -85,6 +85,8 @@ def matrix_of_steps(weight: Tensor, dtype: torch.dtype, *, steps: int, rows: int
     torch packs an fp32 matrix again in every product. With few rows this takes about as long as the product itself, so
     the matrix is packed once for all steps. For a single step, packing would take longer than the step.
     """
+    if isinstance(weight, InferenceMatrix):
+        return InferenceProduct(weight)
     weight = weight.detach()
     if steps == 1:
         return PlainMatrix(weight.to(dtype))
@@ -127,6 +129,13 @@ class PlainMatrix:
         gradient = torch.empty_like(self.weight)
         torch.mm(d_out.t(), x, out=gradient)
         return at_least_fp32(gradient) if to is None else to.add_(gradient)
+
+
+class InferenceProduct(PlainMatrix):
+    """Products with a matrix in an inference format, which have no gradients."""
+
+    def forward(self, x: Tensor, *, out: Tensor, bias: Tensor | None = None) -> None:
+        out.copy_(F.linear(x, self.weight, bias))
 
 
 class PackedMatrix(PlainMatrix):
