@@ -11,13 +11,13 @@ import sys
 import time
 from pathlib import Path
 
-from nmt.cli.check import as_lines
 from nmt.data import read_lines
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError
 from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
+from nmt.run_check.check_run import check_run
+from nmt.run_check.command import as_lines
 from nmt.search import Translator
-from nmt.training.check_run import check_run
 from tests.robustness.model_fields import mutated_fields
 from tests.robustness.odd_text import ODD_LINES, random_lines
 from tests.robustness.test_fuzz import VALID, read_config

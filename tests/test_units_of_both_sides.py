@@ -11,9 +11,10 @@ import pytest
 from safetensors.torch import load_file
 
 from nmt.cells.base import InputGatedCell
-from nmt.cli import check, translate
+from nmt.cli import translate
 from nmt.config import load_saved
 from nmt.registry import CELLS
+from nmt.run_check import command as check
 from tests.models.small_model import PAIRS
 from tests.tiny_training import before_step, nmt_train, same, training_state, write_config, write_corpus
 

@@ -23,7 +23,7 @@ _DIGITS = 30
 LARGEST_RATIO = 1e6
 
 WORDS = "words"
-"""The feature that every n-best list has: `nmt.evaluation.ranking`."""
+"""The feature that every n-best list has: `nmt.ranking.features`."""
 
 
 def _read_by(kind: Callable[[str], N], is_allowed: Callable[[N], bool], wanted: str) -> Callable[[str], N]:

@@ -98,7 +98,7 @@ def test_a_pipe_that_is_full_and_does_not_block_is_an_error(tmp_path: Path, unbu
     _long_list(tmp_path)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    command = [sys.executable, "-m", "nmt.cli.rank", "list", "--weights", "score=1"]
+    command = [sys.executable, "-m", "nmt.ranking.command", "list", "--weights", "score=1"]
     environment = {**_environment(), "PYTHONUNBUFFERED": unbuffered}
     done = subprocess.run(command, cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment)
     os.close(writing)

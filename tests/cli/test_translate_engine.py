@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import check, evaluate, export, score, translate
+from nmt.cli import evaluate, export, score, translate
 from nmt.library import light
 from nmt.light import lines as pace
+from nmt.run_check import command as check
 from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported, make_exported
 
@@ -257,7 +258,7 @@ def command(exported: Exported, *options: str) -> list[str]:
 
 def test_nothing_heavy_is_imported(exported: Exported, text: Path) -> None:
     program = (
-        "import sys; from nmt.cli import check, translate; "
+        "import sys; from nmt.cli import translate; from nmt.run_check import command as check; "
         "options = ['--format', 'jsonl', '--with', 'tokens,scores,attention,alignment']; "
         "code = translate.main([sys.argv[1], '-i', sys.argv[2], *options]) or check.main([sys.argv[1]]); "
         f"print(code, [name for name in {HEAVY!r} if name in sys.modules])"

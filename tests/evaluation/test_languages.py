@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import nmt
-from nmt.cli import evaluate, rank
+from nmt.cli import evaluate
 from nmt.data.matching import are_unspaced
 from nmt.errors import say_once
 from nmt.evaluation import build_metric
 from nmt.evaluation.metrics import bleu_tokenizer
+from nmt.ranking import command as rank
 
 TEXTS = {
     "zh": ["我用Windows和Office。", "会议在今天举行。", "他喜欢喝茶。"],

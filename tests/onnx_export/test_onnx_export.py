@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt.cells import LRN
-from nmt.cli import check, export, translate
+from nmt.cli import export, translate
 from nmt.data import EOS
 from nmt.data.batching import pad
 from nmt.errors import ConfigError
@@ -24,6 +24,7 @@ from nmt.light import Translator
 from nmt.models.base import Seq2Seq
 from nmt.ops.recurrence import State
 from nmt.ops.unit import Unit
+from nmt.run_check import command as check
 from tests.interop.engine_models import BLOCKS, OTHERS, TRANSFORMER, UNITS, make_model, section
 from tests.onnx_export.models import Feed, Runner, example, followed, graphs, onnx, runner
 from tests.tiny_run import make_run

@@ -11,7 +11,6 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmt.cli.check import as_lines
 from nmt.config import Config, dump, load_saved
 from nmt.config.load import validate
 from nmt.config.upgrade import FORMAT, upgrade
@@ -21,8 +20,9 @@ from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
+from nmt.run_check.check_run import check_run
+from nmt.run_check.command import as_lines
 from nmt.search import Translator
-from nmt.training.check_run import check_run
 from tests.robustness.model_fields import mutated_fields
 from tests.robustness.odd_text import ODD_LINES
 from tests.tiny_run import make_run

@@ -15,10 +15,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt.cli import average, check, evaluate, score, shortlist, train, translate
+from nmt.cli import average, evaluate, score, shortlist, train, translate
 from nmt.errors import CheckpointError, NmtError
 from nmt.interop import run_layout
-from nmt.training.check_run import check_run
+from nmt.run_check import command as check
+from nmt.run_check.check_run import check_run
 from nmt.training.checkpoint import CheckpointStore, read_checkpoint
 from nmt.training.logs import EVENTS, TEXT, RunLog
 from nmt.training.run_dir import FOLDERS, LOCK, locked

@@ -12,7 +12,7 @@ import pytest
 from nmt.data.n_best import Entry, read_n_best
 from nmt.errors import ConfigError
 from nmt.evaluation import Metric, build_metric
-from nmt.evaluation.ranking import _best_along, _lists, features_of, ranked, tune, weighted
+from nmt.ranking.features import _best_along, _lists, features_of, ranked, tune, weighted
 
 WORDS = list("abcdefghijklmnop")
 

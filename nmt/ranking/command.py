@@ -101,7 +101,7 @@ def _check(arguments: argparse.Namespace) -> None:
 def _ranked(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[str]:
     """The lines of the output; one without a translation is empty."""
     from nmt.data.n_best import groups_of
-    from nmt.evaluation.ranking import ranked
+    from nmt.ranking.features import ranked
 
     as_text = arguments.format != "moses"
     missing, following, changed, translations = Noted(), 0, 0, 0
@@ -126,7 +126,7 @@ def _ranked(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator
 
 def _complete(entries: Iterator[Entry], weights: dict[str, float], *, path: str) -> Iterator[Entry]:
     """The translations; DataError if one lacks a feature that has a weight."""
-    from nmt.evaluation.ranking import features_of
+    from nmt.ranking.features import features_of
 
     for place, entry in enumerate(entries, start=1):
         known = features_of(entry)
@@ -142,7 +142,7 @@ def _tuned(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[
     from nmt.data.n_best import groups_of
     from nmt.data.text import Undecodable, read_lines
     from nmt.evaluation import build_metric
-    from nmt.evaluation.ranking import tune
+    from nmt.ranking.features import tune
 
     import_plugins(arguments.plugins)
     name = arguments.metric or "bleu"

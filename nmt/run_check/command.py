@@ -15,7 +15,7 @@ from nmt.errors import CheckpointError, counted, printable
 from nmt.interop.engine.opened import ExportCheck, check_file, is_engine_file
 
 if TYPE_CHECKING:
-    from nmt.training.check_run import RunCheck
+    from nmt.run_check.check_run import RunCheck
 
 DESCRIPTION = """Verify run directories, exported folders and files for the engine: checksums of checkpoints,
 tokenizer and encoded text, shapes, vocabulary, configuration, ranking, log. Reports what can be resumed and translated
@@ -69,7 +69,7 @@ def _checked(path: Path, plugins: Sequence[str]) -> Found:
     # Imported late, because they import torch.
     from nmt.interop.export import check_export
     from nmt.interop.exported import check_no_graphs, is_exported
-    from nmt.training.check_run import check_run
+    from nmt.run_check.check_run import check_run
 
     check_no_graphs(path)
     if is_exported(path):

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from nmt.cli import check
+from nmt.run_check import command as check
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 CORPORA = ("train.en", "train.de", "dev.en", "dev.de")

@@ -1,0 +1,1 @@
+"""Choosing other translations from n-best lists by weighted features: nmt-rank."""
