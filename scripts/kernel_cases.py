@@ -24,7 +24,7 @@ UNITS: Final = (
 STORAGES: Final = ("bf16", "fp32")
 FORWARD: Final = ((64, 1, 12), (128, 1, 7), (128, 1, 4), (128, 1, 1), (64, 4, 1))
 BACKWARD: Final = (*FORWARD[:-1], (64, 3, 1))
-"""SINGLE_STEP, and all launches that `nmt.ops.triton_tools.launch_for` can choose except one between the first two."""
+"""SINGLE_STEP, and all launches that `nmt.ops.scan.triton.launch_for` can choose except one between the first two."""
 
 SINGLE_STEP: Final = (128, 1, 1)
 """The launch `nmt.ops.scan.triton.STEP`."""

@@ -65,13 +65,13 @@ class Layout(NamedTuple):
 
     def tensors(self, memory: Tensor) -> list[Any]:
         """The tensors in `memory`, bytes that start at a multiple of PLACE; autograd does not see them as views."""
-        storage, first = memory.untyped_storage(), memory.storage_offset()
-
-        def tensor(place: Place) -> Tensor:
-            empty = torch.empty(0, dtype=place.dtype, device=memory.device)
-            return empty.set_(storage, (first + place.start) // place.dtype.itemsize, place.shape, place.strides)
-
-        return [None if place is None else tensor(place) for place in self.places]
+        storage, first, found = memory.untyped_storage(), memory.storage_offset(), list[Any]()
+        for place in self.places:
+            found.append(None)
+            if place is not None:
+                empty, start = torch.empty(0, dtype=place.dtype, device=memory.device), first + place.start
+                found[-1] = empty.set_(storage, start // place.dtype.itemsize, place.shape, place.strides)
+        return found
 
 
 Pieces = tuple[Layout, ...]
@@ -145,15 +145,15 @@ def record(work: Replay, *, device: torch.device, pool: Any) -> Replay:
 
     Memory that it allocates is free again at its end, for other recordings with the same pool.
     """
-    graph = torch.cuda.CUDAGraph()
+    graph, stream = torch.cuda.CUDAGraph(), _stream(device)
     with torch.cuda.device(device):
         try:
-            _capture(graph, work, pool=pool, stream=_stream(device))
+            _capture(graph, work, pool=pool, stream=stream)
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()  # capturing does not do this by itself, unlike other allocations
             # The first graph is kept until the second exists: torch allows no graph in a pool that lost all its graphs.
             first, graph = graph, torch.cuda.CUDAGraph()
-            _capture(graph, work, pool=pool, stream=_stream(device))
+            _capture(graph, work, pool=pool, stream=stream)
             del first
     return graph.replay
 
@@ -200,16 +200,21 @@ class Recorder:
         known = self._known.get(full)
         if known is not None and not isinstance(known, Recording):
             known = self._try_to_record(work, inputs, known)
-        if isinstance(known, Recording):
-            self._keep(full, known)
-            self._give(known, inputs, session)
-            known.replay()
-            # Copied at once, because the next recording overwrites this memory.
-            return [x for layout, piece in known.results for x in layout.tensors(piece.clone())]
-        results = list(work(*inputs))
-        count = len(results) - lasting
-        self._keep(full, tuple(map(Layout.of, (results[:count], results[count:]))) if new else None)
-        return results
+        results = list[Tensor]()
+        if known is None:
+            results = list(work(*inputs))
+            count = len(results) - lasting
+            known = tuple(map(Layout.of, (results[:count], results[count:]))) if new else None
+        self._known[full] = known
+        self._known.move_to_end(full)
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+        if not isinstance(known, Recording):
+            return results
+        self._give(known, inputs, session)
+        known.replay()
+        # Copied at once, because the next recording overwrites this memory.
+        return [x for layout, piece in known.results for x in layout.tensors(piece.clone())]
 
     def _give(self, known: Recording, inputs: Inputs, session: Session | None) -> None:
         """Copy the inputs to the memory that the recording reads, except those still there from the latest run."""
@@ -250,12 +255,6 @@ class Recorder:
         sizes = [max(int(ROOM * inputs), len(self._inputs)), max(int(ROOM * results), len(self._results))]
         self._inputs = self._results = _bytes(0, self._device)
         self._inputs, self._results = (_bytes(size, self._device) for size in sizes)
-
-    def _keep(self, full: Hashable, known: Recording | Pieces | None) -> None:
-        self._known[full] = known
-        self._known.move_to_end(full)
-        if len(self._known) > self._most:
-            self._known.popitem(last=False)
 
 
 def _bytes(count: int, device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""Common parts of the Triton kernels: gate functions, the rule for block and prefetch, the form of tensor arguments.
+"""Common parts of the Triton kernels: gate functions, rows, the form of tensor arguments.
 
 Imported only by kernels, because Triton is not installed everywhere.
 """
@@ -7,7 +7,7 @@ Imported only by kernels, because Triton is not installed everywhere.
 from __future__ import annotations
 
 import os
-from typing import Final, NamedTuple
+from typing import Final
 
 import torch
 import triton
@@ -21,14 +21,6 @@ LOG2_E: Final = tl.constexpr(1.4426950408889634)
 
 INTERPRETED: Final = tl.constexpr(triton.knobs.runtime.interpret)
 """Whether Triton's interpreter runs, which does not support GPU instructions."""
-
-ENOUGH_PROGRAMS: Final = 1000
-
-DEPTHS: Final = ((512 * 1024, 12), (1280 * 1024, 7))
-"""(bytes, depth): depth of the pipeline if all recurrences together load at most this many bytes per step. It is deep
-enough to keep at least 3 MiB of loads in flight, the amount that a large GPU transfers during one memory latency, but
-not so deep that shared memory allows fewer programs at the same time."""
-LEAST_DEPTH: Final = 4
 
 
 @triton.jit
@@ -47,34 +39,6 @@ def sigmoid(x):  # type: ignore[no-untyped-def]
 @triton.jit
 def tanh(x):  # type: ignore[no-untyped-def]
     return 2.0 * sigmoid(2.0 * x) - 1.0
-
-
-class Launch(NamedTuple):
-    """How an elementwise recurrence is split into programs and keeps loads in flight; results do not depend on it."""
-
-    block: int  # Channels of one program, a power of two; a program is one warp.
-    unroll: int
-    """Time steps whose loads are issued, into registers, before the first of them is computed. This is the order in the
-    source; of four steps, the assembler moves the loads of two behind the arithmetic of the first."""
-    stages: int  # Depth of Triton's software pipeline, which loads into shared memory; 1: no pipeline.
-
-
-def launch_rule(channels: int, *, loaded: int) -> Launch:
-    """The launch for `channels` recurrences side by side, each of which loads `loaded` bytes per step.
-
-    Derived from latencies and from the generated code, not yet from measurements on a GPU.
-    """
-    block = 128 if channels >= 128 * ENOUGH_PROGRAMS else 64
-    stages = next((stages for most, stages in DEPTHS if channels * loaded <= most), LEAST_DEPTH)
-    return Launch(block=block, unroll=1, stages=stages)
-
-
-def launch_for(x: Tensor, *, hidden: int, backward: bool = False) -> Launch:
-    """The launch for x [D, B, T, kH]: `launch_rule` if the pipeline can load x."""
-    if x.element_size() < 4 and hidden % 16:  # the pipeline cannot load single values of two bytes
-        return Launch(block=64, unroll=3 if backward else 4, stages=1)
-    loads = x.size(-1) // hidden + 2 * backward  # plus the state and the gradient of the output
-    return launch_rule(x.size(0) * x.size(1) * hidden, loaded=loads * x.element_size())
 
 
 def _reachable(x: Tensor) -> bool:

@@ -9,7 +9,7 @@ the module `ScanUnit.functions` or, for the units of nmt, below, with the unit's
 
 Channels are independent, so a program runs a block of channels of one sentence through time with the state in
 registers. All addresses are known in advance: loads are kept in flight by unrolling (`UNROLL`) or by Triton's pipeliner
-(`STAGES`), see `nmt.ops.triton_tools.Launch`. The states of all steps are kept for the backward kernel, which computes
+(`STAGES`), see `Launch`. The states of all steps are kept for the backward kernel, which computes
 the gates again; the compiler removes loads that a unit's gradient does not use. The gradients of vectors are summed
 over time in registers and over the batch in torch: without atomics, so the bits are the same every time.
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import torch
 import triton
@@ -28,26 +28,13 @@ import triton.language as tl
 from torch import Tensor
 
 from nmt.ops.scan import Given, Scan, ScanUnit
-from nmt.ops.triton_tools import (
-    LOG2_E,
-    Launch,
-    gradient_like,
-    launch_for,
-    mask_bytes,
-    mask_strides,
-    readable,
-    reciprocal,
-    sigmoid,
-    tanh,
-)
+from nmt.ops.triton_tools import LOG2_E, gradient_like, mask_bytes, mask_strides, readable, reciprocal, sigmoid, tanh
 from nmt.ops.unit import States, Step
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: N803 - inside kernels constants are in capitals, and sizes as in their shapes
 
 UNSPECIALIZED: Final = ["T", "B", "sm_b"]
-STEP: Final = Launch(block=128, unroll=1, stages=1)
-"""The launch of a single step."""
 
 
 @triton.jit
@@ -410,6 +397,47 @@ def scan_backward_kernel(
                 d_state = choose_each(live, d, d_after, STATES)
     store_each(p_dvectors, B * H, o, d_vectors, inside, CELLS * VECTORS)
     store_each(p_dfirst + i_d * STATES * s_dstate + o_state, s_dstate, o, d_state, inside, STATES)
+
+
+ENOUGH_PROGRAMS: Final = 1000
+
+DEPTHS: Final = ((512 * 1024, 12), (1280 * 1024, 7))
+"""(bytes, depth): depth of the pipeline if all recurrences together load at most this many bytes per step. It is deep
+enough to keep at least 3 MiB of loads in flight, the amount that a large GPU transfers during one memory latency, but
+not so deep that shared memory allows fewer programs at the same time."""
+LEAST_DEPTH: Final = 4
+
+
+class Launch(NamedTuple):
+    """How an elementwise recurrence is split into programs and keeps loads in flight; results do not depend on it."""
+
+    block: int  # Channels of one program, a power of two; a program is one warp.
+    unroll: int
+    """Time steps whose loads are issued, into registers, before the first of them is computed. This is the order in the
+    source; of four steps, the assembler moves the loads of two behind the arithmetic of the first."""
+    stages: int  # Depth of Triton's software pipeline, which loads into shared memory; 1: no pipeline.
+
+
+def launch_rule(channels: int, *, loaded: int) -> Launch:
+    """The launch for `channels` recurrences side by side, each of which loads `loaded` bytes per step.
+
+    Derived from latencies and from the generated code, not yet from measurements on a GPU.
+    """
+    block = 128 if channels >= 128 * ENOUGH_PROGRAMS else 64
+    stages = next((stages for most, stages in DEPTHS if channels * loaded <= most), LEAST_DEPTH)
+    return Launch(block=block, unroll=1, stages=stages)
+
+
+def launch_for(x: Tensor, *, hidden: int, backward: bool = False) -> Launch:
+    """The launch for x [D, B, T, kH]: `launch_rule` if the pipeline can load x."""
+    if x.element_size() < 4 and hidden % 16:  # the pipeline cannot load single values of two bytes
+        return Launch(block=64, unroll=3 if backward else 4, stages=1)
+    loads = x.size(-1) // hidden + 2 * backward  # plus the state and the gradient of the output
+    return launch_rule(x.size(0) * x.size(1) * hidden, loaded=loads * x.element_size())
+
+
+STEP: Final = Launch(block=128, unroll=1, stages=1)
+"""The launch of a single step."""
 
 
 def unit_constants(unit: ScanUnit) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-kernels = pytest.importorskip("nmt.ops.triton_tools", reason="Triton is not installed")
+scan = pytest.importorskip("nmt.ops.scan.triton", reason="Triton is not installed")
 atr = pytest.importorskip("nmt.ops.atr.triton", reason="Triton is not installed")
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "compile_kernels"
@@ -77,19 +77,19 @@ def test_nothing_is_compiled_where_the_interpreter_is_on() -> None:
 
 
 def test_the_more_is_loaded_in_a_step_the_fewer_steps_are_loaded_ahead() -> None:
-    assert kernels.launch_rule(64 * 512, loaded=6) == kernels.Launch(block=64, unroll=1, stages=12)
-    assert kernels.launch_rule(64 * 512, loaded=20) == kernels.Launch(block=64, unroll=1, stages=7)
-    assert kernels.launch_rule(256 * 512, loaded=6) == kernels.Launch(block=128, unroll=1, stages=7)
-    assert kernels.launch_rule(256 * 512, loaded=24) == kernels.Launch(block=128, unroll=1, stages=4)
+    assert scan.launch_rule(64 * 512, loaded=6) == scan.Launch(block=64, unroll=1, stages=12)
+    assert scan.launch_rule(64 * 512, loaded=20) == scan.Launch(block=64, unroll=1, stages=7)
+    assert scan.launch_rule(256 * 512, loaded=6) == scan.Launch(block=128, unroll=1, stages=7)
+    assert scan.launch_rule(256 * 512, loaded=24) == scan.Launch(block=128, unroll=1, stages=4)
 
 
 def test_the_rule_counts_what_a_kernel_loads() -> None:
     x = torch.empty(1, 64, 3, 3 * 512, dtype=torch.bfloat16)
-    assert kernels.launch_for(x, hidden=512) == kernels.launch_rule(64 * 512, loaded=3 * 2)
-    assert kernels.launch_for(x.float(), hidden=512, backward=True) == kernels.launch_rule(64 * 512, loaded=5 * 4)
+    assert scan.launch_for(x, hidden=512) == scan.launch_rule(64 * 512, loaded=3 * 2)
+    assert scan.launch_for(x.float(), hidden=512, backward=True) == scan.launch_rule(64 * 512, loaded=5 * 4)
     odd = torch.empty(1, 64, 3, 3 * 500, dtype=torch.bfloat16)  # rows that do not begin at multiples of 16 bytes
-    assert kernels.launch_for(odd, hidden=500) == (64, 4, 1)
-    assert kernels.launch_for(odd.float(), hidden=500).stages == 12
+    assert scan.launch_for(odd, hidden=500) == (64, 4, 1)
+    assert scan.launch_for(odd.float(), hidden=500).stages == 12
 
 
 def test_every_sentence_and_step_is_launched_once() -> None:
