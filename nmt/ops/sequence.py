@@ -144,7 +144,7 @@ def kernels_of(operation: str, *units: Unit, like: Tensor) -> list[type[Kernel]]
         kind: type[Kernel] | None = load(path) if path else None
         hidden, dtype = like.size(-1) // unit.inputs, like.dtype
         if unit.matrices:
-            hidden, dtype = unit.weights[0].size(-1), product_dtype(unit, like)
+            hidden, dtype = unit.weights[0].size(-1), dtype if native else product_type(unit.weights[0])
         problem = kind.problem(unit, dtype=dtype, hidden=hidden) if kind else "there is none in C"
         if kind is None or problem:
             no_kernel(unit.words, like=like, problem=problem or "")

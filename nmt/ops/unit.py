@@ -100,7 +100,10 @@ class Unit:
     @property
     def code(self) -> int:
         """Its options as one number, for kernels and as p of the engine's instruction (docs/engine_format.md)."""
-        return sum(numbers[getattr(self, name)] for name, numbers in self.codes.items())
+        code = 0
+        for name, numbers in self.codes.items():
+            code += numbers[getattr(self, name)]
+        return code
 
     @property
     def recurrents(self) -> list[Recurrent]:
@@ -321,10 +324,9 @@ class CKernel(Kernel):
 class OneProductKernel(CKernel):
     """A unit with one product per step, which it saves; the backward pass writes the product's gradient."""
 
-    @functools.cached_property
-    def code(self) -> int:
-        """See `Unit.code`."""
-        return self.unit.code
+    def __init__(self, unit: Unit, sizes: Sizes, *, saved: Sequence[Tensor] | None = None) -> None:
+        super().__init__(unit, sizes, saved=saved)
+        self._code = unit.code
 
     def forward(self, step: Step) -> None:
         t, x, before, after, mask = step
@@ -332,7 +334,7 @@ class OneProductKernel(CKernel):
         self.matrices[0].forward(before.operand[0], out=product)
         states = before.parts, before.parts.stride(0), after.parts, after.parts.stride(0), after.operand, hidden
         kernel(f"{self.unit.name}_forward", dtype)(
-            *(*rows_of(x), product, self.parameters[0][0], *rows_of(mask), *states, batch, hidden, self.code)
+            *(*rows_of(x), product, self.parameters[0][0], *rows_of(mask), *states, batch, hidden, self._code)
         )
 
     def backward(
@@ -343,7 +345,7 @@ class OneProductKernel(CKernel):
         states = before.parts, before.parts.stride(0), after.parts, after.parts.stride(0), hidden
         kernel(f"{self.unit.name}_backward", dtype)(
             *(*rows_of(x), self.saved[0][t], self.parameters[0][0], *rows_of(mask), *states, *rows_of(d_output)),
-            *(gradient, *rows_of(dx), written, batch, hidden, self.code),
+            *(gradient, *rows_of(dx), written, batch, hidden, self._code),
         )
         self.add_backward(0, written, to=gradient[0])
 
