@@ -66,22 +66,9 @@ class DecodingState(NamedTuple):
     states: States
 
     @property
-    def sentences(self) -> int:
-        """B"""
-        first = next(memory for memory in self.memories if memory is not None)
-        return first[0].size(0)
-
-    @property
     def rows(self) -> int:
         """N"""
         return len(self.states[0][0])
-
-    @property
-    def positions(self) -> int:
-        """S', positions of the source that can be attended to."""
-        first = self.memories[0]
-        assert first is not None
-        return first.keys.size(2)
 
     def reorder(self, rows: Tensor) -> DecodingState:
         """The states of rows [N'] in this order; the memory stays, so a row must stay in its sentence."""
@@ -94,7 +81,8 @@ class DecodingState(NamedTuple):
 
     def keep(self, sentences: Tensor) -> DecodingState:
         """Only the sentences [B'], with all their rows; the others leave the batch."""
-        beams = self.rows // self.sentences
+        first = next(memory for memory in self.memories if memory is not None)
+        beams = self.rows // first[0].size(0)
         rows = sentences.unsqueeze(1) * beams + torch.arange(beams, device=sentences.device)
         memories = tuple(None if memory is None else memory.keep(sentences) for memory in self.memories)
         return self._replace(memories=memories).reorder(rows.flatten())

@@ -209,27 +209,21 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """x [B, T, size]; each word sees those where mask [B, T] is true or, without a mask, those up to itself."""
-        positions = torch.arange(x.size(1), device=x.device)
-        query, keys, values = self._heads_of(x)
-        query, keys = self._placed(query, positions), self._placed(keys, positions)
+        query, keys, values = self._heads_of(x, torch.arange(x.size(1), device=x.device))
         penalty = None if mask is None else padding_penalty(mask, like=x)
         return self.out(self.attention(query, keys, values, penalty=penalty, causal=mask is None).found)
 
     def step(self, x: Tensor, kept: KeptWords | RoomForWords) -> tuple[Tensor, KeptWords | RoomForWords]:
         """The next word x [N, size] of N rows, which sees those kept and itself."""
-        query, keys, values = self._heads_of(x.unsqueeze(1))  # [N, G, 1, D]
-        position = kept.position(like=x)
-        kept = kept.with_word(self._placed(keys, position), values)
-        found, _ = self.attention(self._placed(query, position), kept.keys, kept.values, penalty=kept.penalty)
+        query, keys, values = self._heads_of(x.unsqueeze(1), kept.position(like=x))  # [N, G, 1, D]
+        kept = kept.with_word(keys, values)
+        found, _ = self.attention(query, kept.keys, kept.values, penalty=kept.penalty)
         return self.out(found.squeeze(1)), kept
 
-    def _placed(self, x: Tensor, positions: Tensor) -> Tensor:
-        return rotate(x, positions) if self.rotary else x
-
-    def _heads_of(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _heads_of(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         products = self.inputs(x).to(product_type(x))
         query, keys, values = (split_heads(part, self.attention.heads) for part in products.chunk(3, -1))
-        return query, keys, values
+        return (rotate(query, positions), rotate(keys, positions), values) if self.rotary else (query, keys, values)
 
 
 class KeptWords(NamedTuple):

@@ -59,11 +59,6 @@ class AttendingRNN(nn.Module):
         """Attention and cell of each level."""
         raise NotImplementedError
 
-    @property
-    def heads(self) -> int:
-        """G, heads of each attention."""
-        return self.levels[0][0].heads
-
     def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
         """What all levels attend to, from memory [B, S, M] and mask [B, S]; the first has its keys."""
         return cast("AdditiveAttention", self.levels[0][0]).prepare(memory, mask)
@@ -209,7 +204,7 @@ class AttendingLayer(DecoderLayer):
     def sequence(self, x: Tensor, context: Tensor, memory: Memory, state: Any, mask: Tensor) -> LayerOutput:
         assert memory is not None
         outputs, contexts, weights, last = self.rnn.sequence(x, memory, state, mask)
-        return LayerOutput(outputs, contexts, last, weights.split(self.rnn.heads, 1))
+        return LayerOutput(outputs, contexts, last, weights.split(self.rnn.levels[0][0].heads, 1))
 
     def step(self, x: Tensor, context: Tensor, memory: Memory, state: Any) -> LayerOutput:
         assert memory is not None

@@ -76,7 +76,9 @@ class GraphedModel:
         if not self._recorded:
             return GraphedState(inner, None, None, None)
         memories = tuple(None if memory is None else _filled_up(memory) for memory in inner.memories)
-        return GraphedState(inner._replace(memories=memories), None, {}, inner.positions)
+        first = inner.memories[0]
+        assert first is not None
+        return GraphedState(inner._replace(memories=memories), None, {}, first.keys.size(2))
 
     def among(self, ids: Tensor, forbidden: Tensor) -> OutputWords:
         """As `Seq2Seq.among`, with words that are forbidden to all, up to a multiple of WORDS_STEP."""

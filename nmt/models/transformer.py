@@ -9,26 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from torch import nn
 
 from nmt.limits import DEEPEST, WIDEST
+from nmt.models import blocks
 from nmt.models.base import Outline, Seq2Seq
-from nmt.models.blocks import (
-    Activation,
-    AttentionMixing,
-    BlockDecoder,
-    BlockEmbeddings,
-    BlockEncoder,
-    BothWays,
-    DecoderBlock,
-    EncoderBlock,
-    FeedForward,
-    Norm,
-    NormReadout,
-    SelfAttention,
-    Sinusoids,
-    SourceAttention,
-    UnitMixing,
-    Words,
-    ZeroStates,
-)
 from nmt.models.build import cell_maker, check_dropouts, check_recurrent_dropout, within
 from nmt.models.encoder import MakeCell
 from nmt.registry import INITIALIZERS, MODELS
@@ -67,7 +49,7 @@ class TransformerOptions:
     students."""
     decoder_projection: bool = True
     """Whether a linear map follows the recurrent unit of the decoder; without one it is as wide as `embedding_size`."""
-    feed_forward: Activation = "relu"
+    feed_forward: blocks.Activation = "relu"
     """What a feed-forward layer computes: `relu`, `swish` (x times its sigmoid), `gelu` (with the normal distribution),
     or `gated` (SwiGLU, a third matrix)."""
     heads: int = 4
@@ -75,7 +57,7 @@ class TransformerOptions:
     positions: Literal["rotary", "sinusoidal", "none"] = "rotary"
     """What tells the places of words: `rotary`, queries and keys of self-attention are turned; `sinusoidal`, sines and
     cosines are added to the embeddings; or `none`, where units tell the order."""
-    sinusoids: Sinusoids = "vaswani"
+    sinusoids: blocks.Sinusoids = "vaswani"
     """The rates of sinusoidal positions: 10000^(-k/n), n = `embedding_size` / 2, as in the paper of `vaswani`, or with
     n - 1 as in `marian`."""
     norm: Literal["layer", "rms"] = "layer"
@@ -174,8 +156,8 @@ class Transformer(Seq2Seq):
     int8_encoder = True
     unread = ("layer_norm", "layer_norm_scale", "context_aware_encoder", "deep_output")
     """Keys of the section `model` that have no effect, of which a warning informs."""
-    encoder: BlockEncoder
-    decoder: BlockDecoder
+    encoder: blocks.BlockEncoder
+    decoder: blocks.BlockDecoder
 
     @classmethod
     def check(cls, config: ModelConfig) -> list[tuple[str, str]]:
@@ -236,12 +218,12 @@ class Transformer(Seq2Seq):
     @classmethod
     def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Transformer:
         options, size = TransformerOptions(**config.architecture_options), config.embedding_size
-        norm = Norm(options.norm, options.norm_epsilon, options.norm_position == "after")
+        norm = blocks.Norm(options.norm, options.norm_epsilon, options.norm_position == "after")
         residual = _or(options.residual_dropout, config.dropout)
         heads, dropout, rotary = options.heads, options.attention_dropout, options.positions == "rotary"
 
-        def feed_forward(width: int | None) -> FeedForward:
-            return FeedForward(
+        def feed_forward(width: int | None) -> blocks.FeedForward:
+            return blocks.FeedForward(
                 size,
                 _or(width, 2 * size),
                 activation=options.feed_forward,
@@ -253,33 +235,33 @@ class Transformer(Seq2Seq):
         def unit(side: Side, width: int) -> MakeCell:
             return cell_maker(config, side, width=width, layer_norm=False)
 
-        def encoder_block() -> EncoderBlock:
-            mixing: BothWays | SelfAttention
+        def encoder_block() -> blocks.EncoderBlock:
+            mixing: blocks.BothWays | blocks.SelfAttention
             if options.encoder_mixing == "unit":
-                mixing = BothWays(unit("encoder", _or(options.encoder_unit_size, max(1, size // 2))), size)
+                mixing = blocks.BothWays(unit("encoder", _or(options.encoder_unit_size, max(1, size // 2))), size)
             else:
-                mixing = SelfAttention(size, heads=heads, dropout=dropout, rotary=rotary)
+                mixing = blocks.SelfAttention(size, heads=heads, dropout=dropout, rotary=rotary)
             above = feed_forward(options.encoder_feed_forward)
-            return EncoderBlock(mixing, above, size=size, norm=norm, dropout=residual)
+            return blocks.EncoderBlock(mixing, above, size=size, norm=norm, dropout=residual)
 
-        def decoder_block() -> DecoderBlock:
-            mixing: UnitMixing | AttentionMixing
+        def decoder_block() -> blocks.DecoderBlock:
+            mixing: blocks.UnitMixing | blocks.AttentionMixing
             if options.decoder_mixing == "unit":
                 make = unit("decoder", _or(options.decoder_unit_size, size))
-                mixing = UnitMixing(make, size, projection=options.decoder_projection)
+                mixing = blocks.UnitMixing(make, size, projection=options.decoder_projection)
             else:
-                mixing = AttentionMixing(size, heads=heads, dropout=dropout, rotary=rotary)
-            source = SourceAttention(size, size, heads=heads, dropout=dropout)
+                mixing = blocks.AttentionMixing(size, heads=heads, dropout=dropout, rotary=rotary)
+            source = blocks.SourceAttention(size, size, heads=heads, dropout=dropout)
             above = None if options.decoder_feed_forward == 0 else feed_forward(options.decoder_feed_forward)
-            return DecoderBlock(mixing, source, above, size=size, norm=norm, dropout=residual)
+            return blocks.DecoderBlock(mixing, source, above, size=size, norm=norm, dropout=residual)
 
         places = options.sinusoids if options.positions == "sinusoidal" else None
-        decoder = BlockDecoder(
+        decoder = blocks.BlockDecoder(
             [decoder_block() for _ in range(options.decoder_layers)],
-            words=Words(size, options.word_dropout, start=options.start_vector, sinusoids=places),
+            words=blocks.Words(size, options.word_dropout, start=options.start_vector, sinusoids=places),
         )
         model = cls(
-            BlockEmbeddings(
+            blocks.BlockEmbeddings(
                 source_vocab_size,
                 target_vocab_size,
                 size=size,
@@ -287,15 +269,15 @@ class Transformer(Seq2Seq):
                 bias=options.embedding_bias,
                 output_bias=options.output_bias,
             ),
-            encoder=BlockEncoder(
+            encoder=blocks.BlockEncoder(
                 [encoder_block() for _ in range(options.encoder_layers)],
-                words=Words(size, options.word_dropout, sinusoids=places),
+                words=blocks.Words(size, options.word_dropout, sinusoids=places),
                 size=size,
                 norm=norm,
             ),
-            initial_states=ZeroStates(decoder.state_sizes),
+            initial_states=blocks.ZeroStates(decoder.state_sizes),
             decoder=decoder,
-            readout=NormReadout(size, norm, output_bias=options.output_bias),
+            readout=blocks.NormReadout(size, norm, output_bias=options.output_bias),
             dropout=_or(options.embedding_dropout, config.dropout),
             init_range=INITIALIZERS.get("glorot")(0.0),
         )

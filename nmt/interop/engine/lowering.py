@@ -29,29 +29,10 @@ from nmt.interop.engine.program import (
     shared,
 )
 from nmt.models import blocks
+from nmt.models import decoder as decoders
+from nmt.models import encoder as encoders
 from nmt.models.attention import AdditiveAttention, AttentionQuery
 from nmt.models.base import Seq2Seq
-from nmt.models.decoder import (
-    AttendingLayer,
-    AttendingRNN,
-    AttentionRNN,
-    ConcatenatingLayer,
-    ContextLayer,
-    DecoderLayer,
-    DeepAttentionRNN,
-    DeepDecoder,
-    ShallowDecoder,
-)
-from nmt.models.encoder import (
-    Alternating,
-    Bidirectional,
-    ContextAware,
-    DeepEncoder,
-    Encoder,
-    Forward,
-    OneToOneRNN,
-    ResidualLayer,
-)
 from nmt.models.parts import Embeddings, InitialStates, LayerNorm, Linear, Readout, TanhReadout
 from nmt.models.recurrent import DeepNMT, RNNSearch, RNNSearchDeepAtt
 from nmt.models.transformer import Transformer
@@ -138,21 +119,21 @@ def _embed(
     return out
 
 
-def _encoder(program: Program, encoder: Encoder, x: Value) -> Encoded:
+def _encoder(program: Program, encoder: encoders.Encoder, x: Value) -> Encoded:
     """An encoder over embedded words `x`, which may be overwritten."""
     if type(encoder) not in _ENCODERS:
         raise _unknown(encoder, *_ENCODERS)
     return _ENCODERS[type(encoder)](program, encoder, x)
 
 
-def _forward(program: Program, layer: Forward, x: Value) -> Encoded:
+def _forward(program: Program, layer: encoders.Forward, x: Value) -> Encoded:
     (products,) = _input_products(program, x, [layer.cell])
     return _one_cell(program, layer.cell, products)
 
 
-def _bidirectional(program: Program, layer: Bidirectional, x: Value) -> Encoded:
+def _bidirectional(program: Program, layer: encoders.Bidirectional, x: Value) -> Encoded:
     """Both directions, side by side."""
-    _check_class(layer, Bidirectional)
+    _check_class(layer, encoders.Bidirectional)
     cells: list[Cell[Any]] = [layer.forward_rnn, layer.backward_rnn]
     outputs = program.new(layer.output_size)
     halves = outputs.split([cell.hidden_size for cell in cells])
@@ -168,19 +149,19 @@ def _bidirectional(program: Program, layer: Bidirectional, x: Value) -> Encoded:
     return Encoded(outputs, last)
 
 
-def _context_aware(program: Program, layer: ContextAware, x: Value) -> Encoded:
+def _context_aware(program: Program, layer: encoders.ContextAware, x: Value) -> Encoded:
     above = layer.backward_rnn
-    _check_class(above, OneToOneRNN)
+    _check_class(above, encoders.OneToOneRNN)
     first, products = _input_products(program, x, [layer.forward_rnn, above.lower])
     ahead = _one_cell(program, layer.forward_rnn, first)
     return _two_cells(program, above, products, ahead.outputs, backward=True)
 
 
-def _alternating(program: Program, encoder: Alternating, x: Value) -> Encoded:
-    _check_class(encoder.first, Forward)
-    above = cast("list[OneToOneRNN]", list(encoder.above))
+def _alternating(program: Program, encoder: encoders.Alternating, x: Value) -> Encoded:
+    _check_class(encoder.first, encoders.Forward)
+    above = cast("list[encoders.OneToOneRNN]", list(encoder.above))
     for layer in above:
-        _check_class(layer, OneToOneRNN)
+        _check_class(layer, encoders.OneToOneRNN)
     first, *products = _input_products(program, x, [encoder.first.cell, *(layer.lower for layer in above)])
     found = _one_cell(program, encoder.first.cell, first)
     for place, (layer, own) in enumerate(zip(above, products, strict=True)):
@@ -188,12 +169,12 @@ def _alternating(program: Program, encoder: Alternating, x: Value) -> Encoded:
     return found
 
 
-def _deep(program: Program, encoder: DeepEncoder, x: Value) -> Encoded:
+def _deep(program: Program, encoder: encoders.DeepEncoder, x: Value) -> Encoded:
     found = None
     for layer, branch in zip(encoder.layers, encoder.residuals, strict=True):
-        known: Sequence[type] = (Forward,) if found else (Bidirectional, ContextAware)
+        known: Sequence[type] = (encoders.Forward,) if found else (encoders.Bidirectional, encoders.ContextAware)
         _check_class(layer, *known)
-        found = _encoder(program, cast("Encoder", layer), x)
+        found = _encoder(program, cast("encoders.Encoder", layer), x)
         _residual(program, branch, x, found.outputs)
     assert found is not None
     if encoder.widen is not None and encoder.widen_norm is not None:
@@ -204,8 +185,8 @@ def _deep(program: Program, encoder: DeepEncoder, x: Value) -> Encoded:
 
 def _residual(program: Program, layer: nn.Module, x: Value, y: Value) -> None:
     """What takes the outputs `y` of a layer into `x`, in its place."""
-    _check_class(layer, ResidualLayer)
-    assert isinstance(layer, ResidualLayer)
+    _check_class(layer, encoders.ResidualLayer)
+    assert isinstance(layer, encoders.ResidualLayer)
     program.add(x, _linear(program, layer.branch, y))
     if layer.norm is not None:
         _layer_norm(program, layer.norm, x)
@@ -223,7 +204,9 @@ def _one_cell(
     return Encoded(out, lambda: _output(program, cell, state))
 
 
-def _two_cells(program: Program, rnn: OneToOneRNN, products: Value, memory: Value, *, backward: bool) -> Encoded:
+def _two_cells(
+    program: Program, rnn: encoders.OneToOneRNN, products: Value, memory: Value, *, backward: bool
+) -> Encoded:
     """Two cells per step; the second reads `memory` at the same place."""
     (contexts,) = _input_products(program, memory, [rnn.higher])
     out = program.new(rnn.higher.hidden_size)
@@ -251,8 +234,8 @@ def _block_encoder(program: Program, encoder: blocks.BlockEncoder, x: Value) -> 
 
 def _deep_decoder(encode: Program, program: Program, model: Seq2Seq, encoded: Encoded) -> Decoded:
     """Residual layers over the words so far; the first one attends."""
-    decoder = cast("DeepDecoder", model.decoder)
-    layers = cast("list[DecoderLayer]", list(decoder.layers))
+    decoder = cast("decoders.DeepDecoder", model.decoder)
+    layers = cast("list[decoders.DecoderLayer]", list(decoder.layers))
     memories = iter(_memories(encode, [_attention_of(layer) for layer in layers], encoded.outputs))
     states = _initial_states(encode, program, model, encoded)
     width, memory_size = model.embeddings.bias.numel(), encoded.outputs.width
@@ -264,11 +247,11 @@ def _deep_decoder(encode: Program, program: Program, model: Seq2Seq, encoded: En
     attentions = 0
     for place, (layer, state) in enumerate(zip(layers, states, strict=True)):
         first, last = _cells(layer)
-        (products,) = _input_products(program, both if isinstance(layer, ConcatenatingLayer) else x, [first])
+        (products,) = _input_products(program, both if isinstance(layer, decoders.ConcatenatingLayer) else x, [first])
         _step(program, first, products, state.read, state.written)
-        if isinstance(layer, AttendingLayer):
+        if isinstance(layer, decoders.AttendingLayer):
             query = _output(program, first, state.written)
-            attention = cast("AttentionRNN", layer.rnn).attention
+            attention = cast("decoders.AttentionRNN", layer.rnn).attention
             _attend(program, attention, query, next(memories), encoded.outputs, out=context, number=attentions)
             attentions += 1
             readers = [place, *_readers(layers, place)]
@@ -280,40 +263,44 @@ def _deep_decoder(encode: Program, program: Program, model: Seq2Seq, encoded: En
     return Decoded(_readout(program, model.readout, both, [x, context]), states, attentions)
 
 
-def _attention_of(layer: DecoderLayer) -> AttentionQuery | None:
+def _attention_of(layer: decoders.DecoderLayer) -> AttentionQuery | None:
     """The attention of a layer of a deep decoder, None if it has none."""
-    _check_class(layer, AttendingLayer, ContextLayer, ConcatenatingLayer)
-    if isinstance(layer, ContextLayer):
-        _check_class(layer.rnn, OneToOneRNN)
-    if not isinstance(layer, AttendingLayer):
+    _check_class(layer, decoders.AttendingLayer, decoders.ContextLayer, decoders.ConcatenatingLayer)
+    if isinstance(layer, decoders.ContextLayer):
+        _check_class(layer.rnn, encoders.OneToOneRNN)
+    if not isinstance(layer, decoders.AttendingLayer):
         return None
-    _check_class(layer.rnn, AttentionRNN)
-    return layer.rnn.attention if isinstance(layer.rnn, AttentionRNN) else None
+    _check_class(layer.rnn, decoders.AttentionRNN)
+    return layer.rnn.attention if isinstance(layer.rnn, decoders.AttentionRNN) else None
 
 
-def _readers(layers: Sequence[DecoderLayer], place: int) -> list[int]:
+def _readers(layers: Sequence[decoders.DecoderLayer], place: int) -> list[int]:
     """The places of the layers that read the context of the layer at `place` in a second cell."""
     found = []
     for later in range(place + 1, len(layers)):
-        if isinstance(layers[later], AttendingLayer):
+        if isinstance(layers[later], decoders.AttendingLayer):
             break
-        if isinstance(layers[later], ContextLayer):
+        if isinstance(layers[later], decoders.ContextLayer):
             found.append(later)
     return found
 
 
 def _cells(layer: Any) -> tuple[Cell[Any], Cell[Any]]:
     """The cells that a layer begins and ends with; where it has one they are the same."""
-    return (layer.cell, layer.cell) if isinstance(layer, ConcatenatingLayer) else (layer.rnn.lower, layer.rnn.higher)
+    return (
+        (layer.cell, layer.cell)
+        if isinstance(layer, decoders.ConcatenatingLayer)
+        else (layer.rnn.lower, layer.rnn.higher)
+    )
 
 
 def _shallow_decoder(encode: Program, program: Program, model: Seq2Seq, encoded: Encoded) -> Decoded:
     """One layer that attends, once or in several levels."""
-    decoder, memory = cast("ShallowDecoder", model.decoder), encoded.outputs
+    decoder, memory = cast("decoders.ShallowDecoder", model.decoder), encoded.outputs
     (layer,) = decoder.layers
-    _check_class(layer, AttendingLayer)
-    rnn = cast("AttendingRNN", layer.rnn)
-    _check_class(rnn, AttentionRNN, DeepAttentionRNN)
+    _check_class(layer, decoders.AttendingLayer)
+    rnn = cast("decoders.AttendingRNN", layer.rnn)
+    _check_class(rnn, decoders.AttentionRNN, decoders.DeepAttentionRNN)
     levels = rnn.levels
     (powers,) = _memories(encode, [levels[0][0]], memory)
     (state,) = _initial_states(encode, program, model, encoded)
@@ -657,17 +644,17 @@ _ACTIVATIONS: Final = {
 }
 _ARCHITECTURES: Final = (DeepNMT, RNNSearch, RNNSearchDeepAtt, Transformer)
 _ENCODERS: Final[dict[type, Callable[[Program, Any, Value], Encoded]]] = {
-    Alternating: _alternating,
-    Bidirectional: _bidirectional,
+    encoders.Alternating: _alternating,
+    encoders.Bidirectional: _bidirectional,
     blocks.BlockEncoder: _block_encoder,
-    ContextAware: _context_aware,
-    DeepEncoder: _deep,
-    Forward: _forward,
+    encoders.ContextAware: _context_aware,
+    encoders.DeepEncoder: _deep,
+    encoders.Forward: _forward,
 }
 _DECODERS: Final = {
     blocks.BlockDecoder: _block_decoder,
-    DeepDecoder: _deep_decoder,
-    ShallowDecoder: _shallow_decoder,
+    decoders.DeepDecoder: _deep_decoder,
+    decoders.ShallowDecoder: _shallow_decoder,
 }
 _UNITS: Final[dict[type, Op]] = {
     ATR: Op.ATR,
