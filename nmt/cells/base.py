@@ -16,7 +16,7 @@ from nmt.ops.dispatch import no_kernel, use_native
 from nmt.ops.dropout import layer_dropout, of_parameters
 from nmt.ops.matrices import linear
 from nmt.ops.recurrence import Projection, Recurrent, at_least_fp32, layer_norm, live_rows, time_order
-from nmt.ops.sequence import Direction, bidirectional, sequence, step
+from nmt.ops.sequence import bidirectional, sequence, step
 from nmt.ops.unit import GateValues, Unit
 from nmt.registry import NoOptions
 
@@ -393,7 +393,7 @@ def both_directions(
     """
     if first is None and not use_native(x):  # on a GPU both may be one launch
         directions = [
-            Direction(unit, projection)
+            (unit, projection)
             for cell in (ahead, back)
             if (unit := cell.unit()) is not None and (projection := cell.projection()) is not None
         ]

@@ -13,7 +13,7 @@ from nmt.errors import ConfigError
 from nmt.models.attention import AdditiveAttention, AttentionMemory, AttentionQuery
 from nmt.models.encoder import MakeCell, OneToOneRNN, ResidualLayer, masked
 from nmt.ops.recurrence import live_rows
-from nmt.ops.sequence import Attended, Level, attended_sequence
+from nmt.ops.sequence import Attended, attended_sequence
 
 Memory = AttentionMemory | None
 """What a decoder layer attends to; None where it does not attend."""
@@ -77,7 +77,7 @@ class AttendingRNN(nn.Module):
         inputs = lower.project(x)
         found, first = None, lower.unit()
         known = [  # what kernels need
-            Level(attention.level(product), unit)
+            (attention.level(product), unit)
             for attention, higher in levels
             if (unit := higher.unit()) is not None and (product := higher.projection()) is not None
         ]

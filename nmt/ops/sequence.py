@@ -7,7 +7,7 @@ A function for several cells returns None if there are no kernels for the loop; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -88,31 +88,24 @@ def step(unit: Unit, projected: Tensor, state: State) -> State | None:
     return tuple(after.parts[:, 0].unbind())
 
 
-class Direction(NamedTuple):
-    """The cell of one direction."""
-
-    unit: Unit
-    projection: Projection
-
-
 def bidirectional(
-    ahead: Direction, back: Direction, x: Tensor, *, mask: Tensor | None
+    ahead: tuple[Unit, Projection], back: tuple[Unit, Projection], x: Tensor, *, mask: Tensor | None
 ) -> tuple[Tensor, list[State]] | None:
     """Both directions over x [B, T, D] from zeros, in one launch; None if they have to run one after the other.
 
-    `ahead` runs from the first time step to the last and `back` from the last to the first; rows keep their state where
-    mask [B, T], if given, is false. A single product with the input matrices of both directions computes the inputs.
-    Returns the outputs [B, T, 2H] in input order, the forward direction first, in the type of the products, and the
-    last computed state of each direction.
+    The cell `ahead` runs from the first time step to the last and `back` from the last to the first; rows keep their
+    state where mask [B, T], if given, is false. A single product with the input matrices of both directions computes
+    the inputs. Returns the outputs [B, T, 2H] in input order, the forward direction first, in the type of the products,
+    and the last computed state of each direction.
     """
-    units = [ahead.unit, back.unit]
-    if x.numel() == 0 or ahead.unit.design != back.unit.design:
+    units, projections = (ahead[0], back[0]), (ahead[1], back[1])
+    if x.numel() == 0 or units[0].design != units[1].design:
         return None
     kinds = kernels_of("bidirectional", *units, like=x)
     if not kinds:
         return None
-    products = F.linear(x, torch.cat([ahead.projection.weight, back.projection.weight]))
-    (_, _, scale, offset, widths), (_, _, back_scale, back_offset, back_widths) = ahead.projection, back.projection
+    products = F.linear(x, torch.cat([projection.weight for projection in projections]))
+    (_, _, scale, offset, widths), (_, _, back_scale, back_offset, back_widths) = projections
     if scale is not None and offset is not None and back_scale is not None and back_offset is not None:
         both = torch.cat([scale, back_scale]), torch.cat([offset, back_offset])
         products = layer_norm(products, *both, widths=widths + back_widths)
@@ -120,7 +113,7 @@ def bidirectional(
     if found is None:
         return None
     outputs, last = found
-    return ahead.unit.output(outputs.permute(1, 2, 0, 3).flatten(2)), [tuple(state.unbind()) for state in last]
+    return units[0].output(outputs.permute(1, 2, 0, 3).flatten(2)), [tuple(state.unbind()) for state in last]
 
 
 def kernels_of(operation: str, *units: Unit, like: Tensor) -> list[type[Kernel]]:
@@ -166,13 +159,6 @@ def first_state(unit: Unit, projected: Tensor, state: State | None) -> Tensor:
     return projected.new_zeros(unit.states, len(projected), hidden, dtype=torch.float32)
 
 
-ATTENTIONS: Final = {
-    False: "nmt.ops.attention:AttentionKernel",
-    True: "nmt.ops.attention.triton:AttentionKernel",
-}
-"""The attention classes, by whether the kernels' loops are recorded: in C (False) and in Triton (True)."""
-
-
 class Attended(NamedTuple):
     """The result of `attended_sequence`, with shapes for one level; several levels are side by side."""
 
@@ -182,37 +168,35 @@ class Attended(NamedTuple):
     last: State  # [B, H] each, in at least fp32
 
 
-class Level(NamedTuple):
-    """An attention, and the cell that reads its context."""
-
-    attention: Attention
-    higher: Unit
-
-
 def attended_sequence(
-    lower: Unit, levels: Sequence[Level], projected: Tensor, *, memory: Memory, state: State, mask: Tensor | None
+    lower: Unit,
+    levels: Sequence[tuple[Attention, Unit]],
+    projected: Tensor,
+    *,
+    memory: Memory,
+    state: State,
+    mask: Tensor | None,
 ) -> Attended | None:
     """s = lower(h', x_t); in each level c = attention(s), s = higher(s, context(c)); h = s for each time step.
 
-    projected [B, T, kH] are the input products of the lower cell, `state` tensors [B, H]. Rows keep their state where
-    mask [B, T] is false. With one level this is the conditional RNN, with several levels deep attention. Outputs have
-    the type of `projected`.
+    A level is an attention and the cell that reads its context. projected [B, T, kH] are the input products of the
+    lower cell, `state` tensors [B, H]. Rows keep their state where mask [B, T] is false. With one level this is the
+    conditional RNN, with several levels deep attention. Outputs have the type of `projected`.
     """
-    cells = [lower, *(level.higher for level in levels)]
+    attentions, cells = [attention for attention, _ in levels], [lower, *(higher for _, higher in levels)]
     kinds = kernels_of("conditional", *cells, like=projected) if projected.numel() and memory.keys.numel() else []
     if not kinds:
         return None
     recorded = kinds[0].recorded
-    dtype = product_type(levels[0].attention.context.weight) if recorded else projected.dtype
-    attention = load(ATTENTIONS[recorded])
+    dtype = product_type(attentions[0].context.weight) if recorded else projected.dtype
+    attention = load(f"nmt.ops.attention{'.triton' if recorded else ''}:AttentionKernel")
     problem = attention.problem(memory.keys)
     if {memory.keys.dtype, memory.values.dtype} != {dtype}:
         problem = "the memory is not in the type of the products"
     if problem:
         no_kernel("conditional", like=projected, problem=problem)
         return None
-    first, attentions = first_state(lower, projected, state), [level.attention for level in levels]
-    given = Given(projected, mask, first, cells, (), memory, attentions)
+    given = Given(projected, mask, first_state(lower, projected, state), cells, (), memory, attentions)
     outputs, last, contexts, weights = run_loop(given, kinds, dtype=dtype, attention=attention)
     return Attended(lower.output(outputs), contexts, weights, tuple(last.unbind()))
 

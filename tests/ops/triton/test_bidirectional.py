@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt.models.encoder import Bidirectional
 from nmt.ops import dispatch
-from nmt.ops.sequence import Direction, bidirectional
+from nmt.ops.sequence import bidirectional
 from tests.models.two_cells import maker, started
 from tests.ops.triton.comparison import assert_equal, make_mask, randn
 from tests.ops.units import by_triton
@@ -63,9 +63,9 @@ def test_designs_of_atr(options: dict[str, str], device: torch.device, monkeypat
 def test_what_is_empty_or_of_two_designs_is_left_to_each_direction(
     device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def direction(**options: Any) -> Direction:
+    def direction(**options: Any) -> Any:
         cell = maker("lrn", hidden=2, **options)(2).to(device)
-        return Direction(cell.unit(), cell.projection())
+        return cell.unit(), cell.projection()
 
     mask = torch.ones(1, 3, device=device)
     with by_triton(monkeypatch):
