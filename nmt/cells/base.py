@@ -91,9 +91,7 @@ class Cell(nn.Module, Generic[S]):
         self, input_size: int, hidden_size: int, *, layer_norm: bool = False, options: Any | None = None
     ) -> None:
         super().__init__()
-        self.input_size = input_size
-        self.hidden_size = hidden_size
-        self.layer_norm = layer_norm
+        self.input_size, self.hidden_size, self.layer_norm = input_size, hidden_size, layer_norm
         self.options = self.Options() if options is None else options
         self.state_size = hidden_size * len(self.State._fields)
         """Width of the packed state: H times the number of tensors in the state."""
@@ -203,7 +201,8 @@ class Cell(nn.Module, Generic[S]):
 
 
 class DroppedCell(Generic[S]):
-    """A cell in training over one batch of sentences, with recurrent dropout (Gal and Ghahramani, NIPS 2016).
+    """A cell in training over one batch of sentences, with recurrent dropout (Gal and Ghahramani, NIPS 2016). Its
+    methods are those of `Cell`.
 
     In all steps of a sentence recurrent products and gates see the same part of the state: h' times `keep` [B, H],
     and, in gates that read a memory through vectors, c' times `keep`. The carried values, such as f * h' and c', are
@@ -216,19 +215,16 @@ class DroppedCell(Generic[S]):
         self.State, self.initial_state = cell.State, cell.initial_state
 
     def step(self, projected: Tensor, state: S) -> S:
-        """Like `Cell.step`, for the rows of the batch."""
         return self._cell.dropped_step(projected, state, self._keep)
 
     def sequence(
         self, projected: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
     ) -> tuple[Tensor, S]:
-        """Like `Cell.sequence`."""
         return run_steps(self, projected, state, mask, reverse=reverse)
 
     def layer(
         self, x: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
     ) -> tuple[Tensor, S]:
-        """Like `Cell.layer`."""
         return self.sequence(self.project(x), state, mask, reverse=reverse)
 
     def unit(self) -> Unit | None:

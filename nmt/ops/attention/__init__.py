@@ -112,8 +112,7 @@ class AttentionKernel:
 
     def forward(self, query: Tensor, *, weights: Tensor, context: Tensor) -> None:
         """Write the weights and the context of `query`."""
-        run = kernel("attention_forward", self.dtype)
-        run(
+        kernel("attention_forward", self.dtype)(
             *(query, query.stride(0), self.keys, self.powers, self.values, self.penalty, self.weight),
             *(weights, weights.stride(0), context, context.stride(0)),
             *(len(query), len(query) // self.sentences, self.heads, self.positions, self.width),
@@ -123,10 +122,8 @@ class AttentionKernel:
         self, query: Tensor, *, weights: Tensor, d_context: Tensor, d_scores: Tensor, d_query: Tensor
     ) -> None:
         """From d_context write d_query, and d_scores in the form for `memory_gradients` (strides of `weights`)."""
-        run = kernel("attention_query", self.dtype)
-        run(
-            *(query, query.stride(0), self.keys, self.powers, self.values),
-            *(self.weight, weights, weights.stride(0)),
+        kernel("attention_query", self.dtype)(
+            *(query, query.stride(0), self.keys, self.powers, self.values, self.weight, weights, weights.stride(0)),
             *(d_context, d_context.stride(0), d_scores, d_query, d_query.stride(0)),
             *(len(query), len(query) // self.sentences, self.heads, self.positions, self.width),
         )
@@ -142,8 +139,7 @@ class AttentionKernel:
         d_weight = torch.empty(self.sentences, self.width, dtype=torch.float32)
         queries = queries.contiguous()
         small = all(abs(float(end)) <= LARGEST / 2 for end in torch.aminmax(queries)) if queries.numel() else True
-        run = kernel("attention_memory", self.dtype)
-        run(
+        kernel("attention_memory", self.dtype)(
             *(queries, powers_of(queries, scale=2.0), queries.stride(1), queries.stride(0)),
             *(self.keys, self.powers, small, self.weight),
             *(weights, d_scores, weights.stride(1), weights.stride(0)),

@@ -162,8 +162,8 @@ class PackedMatrix(PlainMatrix):
 
     def weight_gradient(self, d_out: Tensor, x: Tensor, *, to: Tensor | None = None) -> Tensor:
         add, to = to is not None, torch.empty(self.weight.shape, dtype=torch.float32) if to is None else to
-        run = kernel("bf16_gradient", d_out.dtype)
-        run(d_out, d_out.stride(0), _pack_transposed(x), to, *d_out.shape, x.size(1), add)
+        packed = _pack_transposed(x)
+        kernel("bf16_gradient", d_out.dtype)(d_out, d_out.stride(0), packed, to, *d_out.shape, x.size(1), add)
         return to
 
 
