@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -301,11 +301,6 @@ class BatchSampler:
         batches, drawn = self._sorted(epoch, number)
         shuffled = Permutation(len(batches), self._seed, "batches", epoch, number)(np.arange(len(batches)))
         return Pool([batches[i] for i in shuffled], drawn)
-
-    def epoch(self, epoch: int) -> Iterator[Rows]:
-        """All batches of an epoch, in their order."""
-        for number in range(self.pools):
-            yield from self.pool(epoch, number).batches
 
     def _sorted(self, epoch: int, number: int) -> Pool:
         start = number * self._pool_units

@@ -81,10 +81,7 @@ class Tokenizer(ABC):
         """Detokenised text of target ids, on one line."""
 
     def joined_target(self, line: str) -> str:
-        """A line of target text in the form of a translation: subwords joined to words.
-
-        By default the line itself, for tokenizers of raw text.
-        """
+        """A line of target text as a translation has it: subwords joined to words; by default, raw text as it is."""
         return line
 
     @abstractmethod
@@ -102,10 +99,7 @@ class Tokenizer(ABC):
 
     def target_pieces(self) -> list[bytes] | None:
         """What each target id adds to a text, in UTF-8; the pieces of a translation make its text, but that spaces at
-        its ends go and several between words are one.
-
-        By default None, not known: then a phrase cannot be forbidden.
-        """
+        its ends go and several between words are one. By default None, not known: then no phrase can be forbidden."""
         return None
 
     def unspelled(self, side: str, lines: Sequence[str]) -> Iterable[tuple[int, str]]:
@@ -114,19 +108,14 @@ class Tokenizer(ABC):
         return ()
 
     def source_spans(self, line: str) -> list[Span]:
-        """Where in `line` the ids of `encode_source` stand: begin and end of each, in characters.
-
-        By default found by decoding, in a time that grows with the square of the length.
-        """
+        """Where in `line` the ids of `encode_source` stand; by default found by decoding, see `decoded_spans`."""
         (ids,) = self.encode_source([line])
         text, spans = decoded_spans(self.decode_source, ids)
         return moved_spans(spans, text=text, line=line)
 
     def target_spans(self, ids: Sequence[int]) -> tuple[str, list[Span]]:
-        """The text of target ids, as from `decode_target`, and the span of each id in it; no padding or end symbol.
-
-        By default found by decoding, in a time that grows with the square of the length.
-        """
+        """The text of target ids, as from `decode_target`, and the span of each id in it, by default by decoding; no
+        padding or end symbol."""
         return decoded_spans(self.decode_target, ids)
 
     def copied_source(self, line: str, span: Span, *, is_unknown: bool) -> str:

@@ -72,7 +72,7 @@ def test_everything_training_needs(config: Config) -> None:
     assert data.tokenizer.decode_source(data.train.source(70)) == sentences(100)[70][0]
     assert data.tokenizer.decode_target(data.train.target(99)) == sentences(100)[99][1]
     assert data.train.target(0)[-1] == EOS
-    rows = next(BatchSampler(data.train, batch_tokens=100, seed=config.seed).epoch(0))
+    rows = BatchSampler(data.train, batch_tokens=100, seed=config.seed).pool(0, 0).batches[0]
     batch = collate(data.train, rows)
     assert len(batch.source) == len(batch.target) == len(rows)
     for i, row in enumerate(rows):
