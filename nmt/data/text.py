@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, filterfalse, islice, takewhile, zip_longest
+from itertools import chain, filterfalse, islice, zip_longest
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Final, Literal, NamedTuple, TypeVar
@@ -159,7 +159,7 @@ def _lines(stream: IO[Any], name: str, undecodable: Undecodable, *, ending: str,
     """Lines without `mark` before the first and without `ending`, or the "\n" of it where they end in no more."""
     lines: Iterable[Any] = stream  # whose length the caller limits, unless it can be limited here, to bound the memory
     if hasattr(stream, "readline"):
-        lines = takewhile(len, iter(partial(stream.readline, LONGEST_LINE + 1), None))
+        lines = iter(partial(stream.readline, LONGEST_LINE + 1), stream.read(0))
     for number, raw in enumerate(lines, start=1):
         if len(raw) > LONGEST_LINE:
             raise DataError(f"{name}, line {number}: longer than {LONGEST_LINE >> 20} MiB; is it text?")
