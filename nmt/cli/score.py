@@ -239,7 +239,7 @@ def _score_pairs(arguments: argparse.Namespace) -> int:
     files = FilePair(arguments.source, arguments.target)
     if all(path.is_file() for path in files):
         # Report unequal files before the first score; pipes can be read only once.
-        count_pairs([files], decodable=False)
+        count_pairs([files])
     models = _loaded(arguments, task="translation")
     rules = Undecodable(arguments.errors), Undecodable(arguments.errors)
     longest = shortest_training(models)

@@ -12,18 +12,7 @@ from nmt.config.options import check_options, choices, complete_choices, known_o
 from nmt.config.problems import COMPONENTS, Problem
 from nmt.config.schema import AUTO, SECTIONS, SIDES, Config, DataConfig, EvaluationConfig, ModelConfig, TrainingConfig
 from nmt.errors import refused
-from nmt.registry import (
-    CALLBACKS,
-    CELLS,
-    INITIALIZERS,
-    LOSSES,
-    METRICS,
-    MODELS,
-    SCHEDULES,
-    SEARCHES,
-    TASKS,
-    TOKENIZERS,
-)
+from nmt.registry import CALLBACKS, CELLS, INITIALIZERS, LOSSES, METRICS, MODELS, SCHEDULES, SEARCHES, TASKS, TOKENIZERS
 
 DEFAULT_BATCH_TOKENS = 2048
 NO_SCALE = 1.0

@@ -19,14 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from nmt.config.checks import complete, contradictions, cross_checks, odd_settings, unused_unit_keys
 from nmt.config.located import located
-from nmt.config.problems import (
-    SET,
-    MissingPluginError,
-    MistakesError,
-    Problem,
-    format_problems,
-    type_problems,
-)
+from nmt.config.problems import SET, MissingPluginError, MistakesError, Problem, format_problems, type_problems
 from nmt.config.schema import SECTIONS, Config
 from nmt.config.upgrade import FORMAT, KEY, UNMARKED, is_newer, upgrade
 from nmt.config.yaml12 import Document, read_yaml, write_yaml

@@ -12,23 +12,10 @@ import re
 import sys
 from typing import Any, get_args, get_origin, get_type_hints
 
+from nmt.config.problems import COMPONENTS
 from nmt.config.schema import SECTIONS, Config, DecodingConfig
 from nmt.light.options import DOORS, OPTIONS, Option
-from nmt.registry import (
-    CALLBACKS,
-    CELLS,
-    INITIALIZERS,
-    LOSSES,
-    METRICS,
-    MODELS,
-    OPTIMIZERS,
-    SCHEDULES,
-    SEARCHES,
-    TASKS,
-    TOKENIZERS,
-    Registry,
-    field_docstrings,
-)
+from nmt.registry import CALLBACKS, METRICS, TASKS, field_docstrings
 
 _INTRODUCTION = """# Configuration
 
@@ -54,19 +41,20 @@ _DOORS = """## Who has which
 An option that a column lacks is refused there by name. The columns:
 """
 
-_COMPONENTS: list[tuple[str, Registry[Any], str]] = [
-    ("Tasks", TASKS, "task_options"),
-    ("Architectures", MODELS, "model.architecture_options"),
-    ("Units", CELLS, "model.cell_options"),
-    ("Initializers", INITIALIZERS, "model.initializer_options"),
-    ("Tokenizers", TOKENIZERS, "data.tokenizer_options"),
-    ("Losses", LOSSES, "training.loss_options"),
-    ("Optimizers", OPTIMIZERS, "training.optimizer_options"),
-    ("Schedules", SCHEDULES, "training.schedule_options"),
-    ("Callbacks", CALLBACKS, "training.callbacks"),
-    ("Searches", SEARCHES, "decoding.search_options"),
-    ("Metrics", METRICS, "evaluation.metrics"),
-]
+_TITLES = {
+    "task": "Tasks",
+    "model.architecture": "Architectures",
+    "model.cell": "Units",
+    "model.initializer": "Initializers",
+    "data.tokenizer": "Tokenizers",
+    "training.loss": "Losses",
+    "training.optimizer": "Optimizers",
+    "training.schedule": "Schedules",
+    "training.callbacks": "Callbacks",
+    "decoding.search": "Searches",
+    "evaluation.metrics": "Metrics",
+}
+_LISTS = {"training.callbacks": CALLBACKS, "evaluation.metrics": METRICS}
 
 
 def markdown() -> str:
@@ -75,8 +63,10 @@ def markdown() -> str:
     for name, section in SECTIONS.items():
         keys = _ELSEWHERE if section is DecodingConfig else _table(section)
         parts += [f"## `{name}`\n", f"{_first_line(section)}\n", keys]
-    for title, registry, key in _COMPONENTS:
-        parts.append(f"## {title}: `{key}`\n")
+    registries = {"task": TASKS, **COMPONENTS, **_LISTS}
+    for key, title in _TITLES.items():
+        registry = registries[key]
+        parts.append(f"## {title}: `{key if key in _LISTS else f'{key}_options'}`\n")
         if not registry.names():
             parts.append(f"None is shipped; a plugin registers one: [plugins.md](plugins.md#{title.lower()}).\n")
         for name in registry.names():

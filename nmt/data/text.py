@@ -280,13 +280,11 @@ def wide(*paths: Path) -> DataError | None:
     return None
 
 
-def count_pairs(pairs: Sequence[FilePair], *, decodable: bool = True) -> int:
-    """Number of line pairs of all files; raises the errors of `read_pairs`, and DataError if there are none.
-
-    Unless they are to be `decodable`, lines that are not UTF-8 count as any other.
-    """
-    policy: Policy | None = None if decodable else "empty"
-    count = sum(1 for pair in pairs for _ in read_pairs(pair, undecodable=(Undecodable(policy), Undecodable(policy))))
+def count_pairs(pairs: Sequence[FilePair]) -> int:
+    """Number of line pairs of all files, of what is not UTF-8 too; the other errors of `read_pairs`, and DataError if
+    there are none."""
+    rules = Undecodable("empty"), Undecodable("empty")
+    count = sum(1 for pair in pairs for _ in read_pairs(pair, undecodable=rules))
     if count == 0:
         raise nothing_in(pairs)
     return count
