@@ -28,7 +28,7 @@ static void products(const kernels *k, tensor_type type, i64 M, i64 K, i64 rows)
     const size_t bytes = (size_t)((M + 31) / 32 * 32 * ((K + group - 1) / group) * 4);
     int32_t *sums = memory((size_t)M * sizeof *sums);
     memset(sums, 0, (size_t)M * sizeof *sums);
-    tensor w = {type, M, K, memset(memory(bytes), 0x3f, bytes), floats(M), sums};
+    tensor w = {type, M, K, memset(memory(bytes), 0x3f, bytes), floats(M), sums, 0};
     k->linear(&w, floats(rows * K), K, floats(M), TANH, floats(rows * M), M, rows, memory(linear_scratch(&w, rows)));
     k->embed(&w, M - 1, 0, 2.0f, floats(K));
 }
@@ -57,8 +57,8 @@ static void attentions(const kernels *k, i64 heads, i64 D, i64 S) {
 
 int main(void) {
     int tables = 0;
-    for (const char *const *name = kernel_names(); *name; name++, tables++) {
-        const kernels *k = choose_kernels(*name);
+    for (; kernel_tables()[tables]; tables++) {
+        const kernels *k = kernel_tables()[tables];
         for (int type = MATRIX_F32; type <= MATRIX_INT8; type++)
             for (i64 rows = 1; rows < 20; rows += 3)
                 products(k, (tensor_type)type, 20 * rows + 1, rows + 6, rows);

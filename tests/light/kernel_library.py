@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import platform
 import shutil
@@ -94,18 +95,16 @@ def build(command: Sequence[str], folder: Path) -> ctypes.CDLL:
     objects = compile_objects(command, folder, machine=platform.machine(), extra=["-fPIC"])
     run([*command, "-shared", *objects, "-o", str(path), *LIBRARIES])
     library = ctypes.CDLL(str(path))
-    library.choose_kernels.restype = ctypes.POINTER(Table)
-    library.choose_kernels.argtypes = [ctypes.c_char_p]
-    library.kernel_names.restype = ctypes.POINTER(ctypes.c_char_p)
+    library.kernel_tables.restype = ctypes.POINTER(ctypes.POINTER(Table))
     library.linear_scratch.restype = ctypes.c_size_t
     library.linear_scratch.argtypes = [ctypes.POINTER(Tensor), _i64]
     return library
 
 
-def names(library: ctypes.CDLL) -> list[str]:
-    """Of the tables that this processor can run, best first."""
-    found = library.kernel_names()
-    return [found[i].decode() for i in range(next(i for i in range(20) if found[i] is None))]
+def tables(library: ctypes.CDLL) -> dict[str, Table]:
+    """Those that this processor can run, best first, by their names."""
+    own = (table.contents for table in itertools.takewhile(bool, library.kernel_tables()))
+    return {table.name.decode(): table for table in own}
 
 
 def aligned(size: int, *, shift: int = 0) -> np.ndarray:

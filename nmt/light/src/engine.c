@@ -230,20 +230,21 @@ static void read_cards(nmt_model *m) {
 }
 
 /* Null, or a line in `problem`: what a first or only file, called `what`, lacks for a translation. */
-static nmt_model *finish_open(nmt_model *m, const char *kernels, const char *what, char *problem, size_t room) {
+static nmt_model *finish_open(nmt_model *m, const char *name, const char *what, char *problem, size_t room) {
     const model *first = m->models[0];
     const span source = first->source_pieces, target = first->target_pieces;
     const char *said = NULL;
     char own[200];
     read_cards(m);
-    m->k = choose_kernels(kernels);
+    for (int i = 0; kernel_tables()[i] && !m->k; i++)
+        if (!name || !strcmp(name, kernel_tables()[i]->name)) m->k = kernel_tables()[i];
     if (!options_of_model(first, &m->defaults, own, sizeof own)) {
         snprintf(problem, room, "%s: %s", what, own);
     } else if (!m->k) {
         int size = snprintf(problem, room, "kernels: '%.40s' is not known, or this processor lacks them. Allowed:",
-                            kernels ? kernels : "");
-        for (const char *const *known = kernel_names(); *known && size > 0 && (size_t)size < room; known++)
-            size += snprintf(problem + size, room - (size_t)size, " %s%s", *known, known[1] ? "," : ".");
+                            name ? name : "");
+        for (const kernels *const *k = kernel_tables(); *k && size > 0 && (size_t)size < room; k++)
+            size += snprintf(problem + size, room - (size_t)size, " %s%s", (*k)->name, k[1] ? "," : ".");
     } else if (!(m->source = subwords_open(source.bytes, source.size, &said))) {
         snprintf(problem, room, "%s: the SentencePiece model of the source: %s", what, said);
     } else if (!(m->target = target.bytes == source.bytes ? m->source

@@ -10,12 +10,11 @@
 #include <sys/auxv.h>
 #endif
 
-/* Best first, by their names and whether the processor can run them; what can run any can run those after it. */
+/* Best first; what can run any can run those after it. */
 #if defined(__x86_64__)
 extern const kernels kernels_avx512_bf16, kernels_avx512_vnni, kernels_avx2, kernels_plain;
 
-static const kernels *const tables[] = {&kernels_avx512_bf16, &kernels_avx512_vnni, &kernels_avx2, &kernels_plain};
-static const char *const names[] = {"avx512_bf16", "avx512_vnni", "avx2", "plain", 0};
+static const kernels *const tables[] = {&kernels_avx512_bf16, &kernels_avx512_vnni, &kernels_avx2, &kernels_plain, 0};
 
 /* Asked of the processor itself, as the builtins for it answer from a library that zig has only the names of. The
    system has to save the registers, too: XCR0 says which. */
@@ -33,8 +32,7 @@ static int first_that_runs(void) {
 #elif defined(__aarch64__)
 extern const kernels kernels_neon, kernels_plain;
 
-static const kernels *const tables[] = {&kernels_neon, &kernels_plain};
-static const char *const names[] = {"neon", "plain", 0};
+static const kernels *const tables[] = {&kernels_neon, &kernels_plain, 0};
 
 static int first_that_runs(void) {
 #if defined(__linux__)
@@ -50,25 +48,17 @@ static int first_that_runs(void) {
 #if defined(__wasm_simd128__)
 extern const kernels kernels_simd128;
 
-static const kernels *const tables[] = {&kernels_simd128};
-static const char *const names[] = {"simd128", 0};
+static const kernels *const tables[] = {&kernels_simd128, 0};
 #else
 extern const kernels kernels_plain;
 
-static const kernels *const tables[] = {&kernels_plain};
-static const char *const names[] = {"plain", 0};
+static const kernels *const tables[] = {&kernels_plain, 0};
 #endif
 
 static int first_that_runs(void) { return 0; }
 #endif
 
-const char *const *kernel_names(void) { return names + first_that_runs(); }
-
-const kernels *choose_kernels(const char *name) {
-    for (int i = first_that_runs(); names[i]; i++)
-        if (!name || !strcmp(name, names[i])) return tables[i];
-    return 0;
-}
+const kernels *const *kernel_tables(void) { return tables + first_that_runs(); }
 
 size_t linear_scratch(const tensor *w, i64 rows) {
     const size_t groups = (size_t)group_count(w), n = (size_t)rows;

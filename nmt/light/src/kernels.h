@@ -1,6 +1,6 @@
-/* What the engine computes with: one table of functions for each instruction set, of which `choose_kernels` takes the
-   best that the processor has. All tables give the same int8 sums, and floats that differ by rounding alone; no row of
-   a result depends on the other rows of a call.
+/* What the engine computes with: one table of functions for each instruction set, of which `kernel_tables` has those
+   that the processor can run. All tables give the same int8 sums, and floats that differ by rounding alone; no row of a
+   result depends on the other rows of a call.
 
    Rows of floats stand `..s` floats apart (xs, ys, ...). Widths need not be multiples of anything; memory beyond a
    width is neither read for its value nor written. Inputs and outputs do not overlap unless a comment allows it. See
@@ -91,11 +91,7 @@ typedef struct {
 /* Bytes of scratch that `linear` needs; SIZE_MAX where they cannot be counted. */
 size_t linear_scratch(const tensor *w, i64 rows);
 
-/* The table with this name, or the best one if it is null; null where the name is not known or the processor lacks
-   it. */
-const kernels *choose_kernels(const char *name);
-
-/* The names of the tables that this processor can run, best first, ended by null. */
-const char *const *kernel_names(void);
+/* The tables that this processor can run, best first, ended by null. */
+const kernels *const *kernel_tables(void);
 
 #endif

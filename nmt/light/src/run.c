@@ -34,9 +34,7 @@ typedef struct {
     i64 length;                  /* of the sentence */
 } task;
 
-/* Room for rows of so many floats, all zeros, in place of what was there; that stays if it has room for as many. False
-   where memory ends. */
-static bool renew(block *b, size_t rows, size_t width) {
+bool renew(block *b, size_t rows, size_t width) {
     if (width && rows > SIZE_MAX / 16 / width) return false;
     const size_t size = rows * width * sizeof(float) / 64 * 64 + 128; /* kernels may load, though not use, what follows */
     if (b->values && rows * width <= b->room) return true;
@@ -45,6 +43,10 @@ static bool renew(block *b, size_t rows, size_t width) {
     *b = (block){values, values ? rows * width : 0};
     if (values) memset(values, 0, size);
     return values != NULL;
+}
+
+bool renew_scratch(block *b, const tensor *matrix, i64 rows) {
+    return renew(b, linear_scratch(matrix, rows) / sizeof(float) + 1, 1);
 }
 
 void memory_clear(memory *m) {
@@ -69,14 +71,9 @@ static bool lay_out(runner *r, uint32_t space, bool kept, i64 rows, block *to) {
     return true;
 }
 
-/* What the products of a program need for so many rows. */
 static bool room_to_multiply(runner *r, const program *p, i64 rows) {
-    for (i64 i = 0; i < p->count; i++) {
-        const instruction *code = &p->code[i];
-        if (code->op != LINEAR) continue;
-        size_t bytes = linear_scratch(&r->m->tensors[code->t[0]], rows);
-        if (!renew(&r->scratch, bytes / sizeof(float) + 1, 1)) return false;
-    }
+    for (i64 i = 0; i < p->count; i++)
+        if (p->code[i].op == LINEAR && !renew_scratch(&r->scratch, &r->m->tensors[p->code[i].t[0]], rows)) return false;
     return true;
 }
 

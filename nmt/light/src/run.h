@@ -5,11 +5,18 @@
 
 #include "model.h"
 
-/* Floats at a multiple of 64 bytes. */
+/* Floats at a multiple of 64 bytes. Begins as zeros. */
 typedef struct {
     float *values;
     size_t room;
 } block;
+
+/* Room for rows of so many floats, all zeros, in place of what was there; that stays if it has room for as many. False
+   where memory ends, as below. */
+bool renew(block *, size_t rows, size_t width);
+
+/* The same for what a product with a matrix needs for so many rows. */
+bool renew_scratch(block *, const tensor *matrix, i64 rows);
 
 /* What is kept of an encoded sentence. Begins as zeros. */
 typedef struct {

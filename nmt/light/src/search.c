@@ -22,11 +22,10 @@ enum { ROWS_AT_ONCE = 16 };
 typedef struct {
     i64 count;      /* 0: all words */
     int32_t *ids;   /* ascending, of which the first three are PAD, UNK and EOS */
-    tensor *tables; /* one for each model, [count, width] */
+    size_t room;
     uint8_t *marks; /* [vocabulary], all 0 between calls */
-    void **values;  /* of the tables */
-    size_t room, *rooms;
-    int models;
+    tensor *tables; /* one for each model, [count, width] */
+    block *values;  /* of the tables */
 } chosen_words;
 
 /* A token of a hypothesis, after those of its parent. */
@@ -61,14 +60,14 @@ struct searcher {
     const kernels *k;
     i64 rows, slots, beam;
     runner **runners;
-    slot *all;
+    slot *all;          /* of which the first `slots` are used */
+    ranked *alive, *finished; /* of all slots */
     i64 *order, active; /* numbers of the slots that have a sentence, in the order of their rows */
     hypothesis_row *now;
     i64 *from;    /* of each row of the next step, the row of this step that it continues */
     i64 *parents; /* of each alive hypothesis of one sentence the row within it that it continues */
-    float *logits, *single; /* [ROWS_AT_ONCE or the beam][vocabulary], of the mean and of one model */
-    bool *seen;             /* [vocabulary], false between calls */
-    void *scratch;
+    block logits, single, scratch; /* logits: [ROWS_AT_ONCE or the beam][vocabulary], of the mean and of one model */
+    bool *seen;                    /* [vocabulary], false between calls */
     scored_id *best;
     ranked *next;
     const nmt_options *set;
@@ -86,39 +85,13 @@ void found_clear(found_list *list) {
 
 /* --- shortlists: a sentence's own words, and a table of them alone --- */
 
-static void chosen_clear(chosen_words *w) {
-    for (int m = 0; w->values && m < w->models; m++) free(w->values[m]);
-    free(w->values);
-    free(w->rooms);
-    free(w->tables);
-    free(w->marks);
-    free(w->ids);
-    *w = (chosen_words){0};
-}
-
-static bool open_words(chosen_words *w, const model *const *models, int count) {
-    if (w->marks) return true;
-    w->models = count;
-    w->marks = calloc(models[0]->set.target_size, 1);
-    w->tables = calloc((size_t)count, sizeof *w->tables);
-    w->values = calloc((size_t)count, sizeof *w->values);
-    w->rooms = calloc((size_t)count, sizeof *w->rooms);
-    return w->marks && w->tables && w->values && w->rooms;
-}
-
 /* Values, scales, sums and bias of the rows `ids` of a table. */
 static bool choose_rows(chosen_words *w, int m, const tensor *from) {
     i64 groups = group_count(from);
     size_t rows = ((size_t)w->count + STRIP - 1) / STRIP * STRIP, values = rows * (size_t)groups * GROUP,
            size = values + 12 * rows;
-    if (size > w->rooms[m]) {
-        free(w->values[m]);
-        w->rooms[m] = 0;
-        w->values[m] = aligned_alloc(64, size / 64 * 64 + 64);
-        if (!w->values[m]) return false;
-        w->rooms[m] = size;
-    }
-    char *to = w->values[m];
+    if (!renew(&w->values[m], size / sizeof(float), 1)) return false;
+    char *to = (char *)w->values[m].values;
     float *scales = (float *)(to + values);
     int32_t *sums = (int32_t *)(scales + rows);
     float *bias = (float *)(sums + rows);
@@ -137,26 +110,27 @@ static bool choose_rows(chosen_words *w, int m, const tensor *from) {
 /* For a source sentence, by the shortlist of the first model. False where memory ends. */
 static bool chosen_make(chosen_words *w, const model *const *models, int count, const int32_t *ids, i64 length) {
     const shortlist *list = &models[0]->list;
-    if (!open_words(w, models, count)) return false;
+    if (!w->marks) {
+        w->marks = calloc(models[0]->set.target_size, 1);
+        w->tables = calloc((size_t)count, sizeof *w->tables);
+        w->values = calloc((size_t)count, sizeof *w->values);
+    }
+    if (!w->marks || !w->tables || !w->values) return false;
     i64 marked = 0;
 #define MARK(id) (marked += !w->marks[id], w->marks[id] = 1)
     for (int32_t id = PAD; id <= EOS; id++) MARK(id);
     for (uint32_t i = 0; i < list->always_count; i++) MARK(list->always[i]);
     for (i64 i = 0; i < length; i++)
         for (uint32_t p = list->starts[ids[i]]; p < list->starts[ids[i] + 1]; p++) MARK(list->partners[p]);
-    if ((size_t)marked > w->room) {
-        free(w->ids);
-        w->ids = malloc((size_t)marked * sizeof *w->ids);
-        w->room = w->ids ? (size_t)marked : 0;
-    }
+    if (!grown(&w->ids, sizeof *w->ids, &w->room, (size_t)marked)) return false;
     w->count = 0;
     for (uint32_t id = 0; id < models[0]->set.target_size; id++) {
-        if (w->marks[id] && w->ids) w->ids[w->count++] = (int32_t)id;
+        if (w->marks[id]) w->ids[w->count++] = (int32_t)id;
         w->marks[id] = 0;
     }
-    for (int m = 0; w->ids && m < count; m++)
+    for (int m = 0; m < count; m++)
         if (!choose_rows(w, m, &models[m]->tensors[models[m]->set.table])) return false;
-    return w->ids != NULL;
+    return true;
 }
 
 /* --- slots --- */
@@ -168,79 +142,58 @@ searcher *searcher_open(const model *const *models, int count, const kernels *k,
     if (!s) return NULL;
     s->models = models, s->count = count, s->k = k, s->rows = rows;
     s->runners = calloc((size_t)count, sizeof(runner *));
+    s->all = calloc((size_t)rows, sizeof *s->all);
+    s->alive = calloc((size_t)rows, sizeof *s->alive);
+    s->finished = calloc((size_t)rows, sizeof *s->finished);
     s->now = calloc((size_t)rows, sizeof *s->now);
     s->from = calloc((size_t)rows, sizeof *s->from);
     s->parents = calloc((size_t)rows, sizeof *s->parents);
     s->order = calloc((size_t)rows, sizeof *s->order);
-    bool fine = s->runners && s->now && s->from && s->parents && s->order;
+    s->seen = calloc(models[0]->set.target_size, sizeof *s->seen);
+    s->best = calloc(2 * (size_t)rows, sizeof *s->best);
+    s->next = calloc(2 * (size_t)rows, sizeof *s->next);
+    bool fine = s->runners && s->all && s->alive && s->finished && s->now && s->from && s->parents && s->order &&
+                s->seen && s->best && s->next;
     for (int i = 0; fine && i < count; i++) fine = (s->runners[i] = runner_open(models[i], k, rows)) != NULL;
     if (fine) return s;
     searcher_close(s);
     return NULL;
 }
 
-static void close_slots(searcher *s) {
-    for (i64 i = 0; s->all && i < s->slots; i++) {
-        slot *own = &s->all[i];
-        for (int m = 0; own->memories && m < s->count; m++) memory_clear(&own->memories[m]);
-        free(own->memories);
-        free(own->alive);
-        free(own->finished);
-        free(own->nodes);
-        free(own->attention);
-        chosen_clear(&own->words);
-    }
-    free(s->all);
-    free(s->logits);
-    free(s->single);
-    free(s->seen);
-    free(s->scratch);
-    free(s->best);
-    free(s->next);
-    s->all = NULL, s->logits = s->single = NULL, s->seen = NULL, s->scratch = NULL, s->best = NULL, s->next = NULL;
-    s->slots = s->beam = 0;
-}
-
 i64 searcher_rows(const searcher *s) { return s->rows; }
+
+static void close_slot(slot *own, int models) {
+    for (int m = 0; own->memories && m < models; m++) memory_clear(&own->memories[m]);
+    for (int m = 0; own->words.values && m < models; m++) free(own->words.values[m].values);
+    free(own->memories);
+    free(own->nodes);
+    free(own->attention);
+    free(own->words.values);
+    free(own->words.tables);
+    free(own->words.marks);
+    free(own->words.ids);
+}
 
 void searcher_close(searcher *s) {
     if (!s) return;
-    close_slots(s);
+    for (i64 i = 0; s->all && i < s->rows; i++) close_slot(&s->all[i], s->count);
     for (int i = 0; s->runners && i < s->count; i++) runner_close(s->runners[i]);
-    free(s->runners);
-    free(s->now);
-    free(s->from);
-    free(s->parents);
-    free(s->order);
-    free(s);
+    void *const all[] = {s->runners, s->all, s->alive, s->finished, s->now, s->from, s->parents, s->order, s->seen, s->best,
+                         s->next, s->logits.values, s->single.values, s->scratch.values, s};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
 /* Slots for a beam of this size. */
 static bool open_slots(searcher *s, i64 beam) {
-    if (s->beam == beam) return true;
-    close_slots(s);
     s->beam = beam, s->slots = s->rows / beam;
-    size_t vocabulary = ((size_t)s->models[0]->set.target_size + 31) / 32 * 32, at_once = (size_t)rows_at_once(s),
-           scratch = 0;
-    for (int m = 0; m < s->count; m++) {
-        size_t needed = linear_scratch(&s->models[m]->tensors[s->models[m]->set.table], (i64)at_once);
-        scratch = needed > scratch ? needed : scratch;
-    }
-    s->all = calloc((size_t)s->slots, sizeof *s->all);
-    s->logits = calloc(vocabulary * at_once, sizeof(float));
-    s->single = s->count > 1 ? calloc(vocabulary * at_once, sizeof(float)) : NULL;
-    s->seen = calloc(vocabulary, sizeof *s->seen);
-    s->scratch = scratch > SIZE_MAX / 2 ? NULL : aligned_alloc(64, scratch / 64 * 64 + 64);
-    s->best = calloc(2 * (size_t)beam, sizeof *s->best);
-    s->next = calloc(2 * (size_t)beam, sizeof *s->next);
-    if (!s->all || !s->logits || (s->count > 1 && !s->single) || !s->seen || !s->scratch || !s->best || !s->next)
-        return false;
+    size_t at_once = (size_t)rows_at_once(s), vocabulary = ((size_t)s->models[0]->set.target_size + 31) / 32 * 32;
+    if (!renew(&s->logits, at_once, vocabulary) || (s->count > 1 && !renew(&s->single, at_once, vocabulary))) return false;
+    for (int m = 0; m < s->count; m++)
+        if (!renew_scratch(&s->scratch, &s->models[m]->tensors[s->models[m]->set.table], (i64)at_once)) return false;
     for (i64 i = 0; i < s->slots; i++) {
         slot *own = &s->all[i];
-        own->memories = calloc((size_t)s->count, sizeof *own->memories);
-        own->alive = calloc((size_t)beam, sizeof *own->alive);
-        own->finished = calloc((size_t)beam, sizeof *own->finished);
-        if (!own->memories || !own->alive || !own->finished) return false;
+        own->alive = s->alive + i * beam, own->finished = s->finished + i * beam;
+        if (!own->memories && !(own->memories = calloc((size_t)s->count, sizeof *own->memories))) return false;
     }
     return true;
 }
@@ -254,7 +207,8 @@ static double penalty_of(const searcher *s, i64 length) {
 
 /* Puts a sentence into a slot, as the row `row` of the next step. */
 static bool begin(searcher *s, slot *own, const sentence *what, i64 row) {
-    own->busy = true, own->number = what->number, own->length = what->length, own->limit = what->length + s->set->max_length_offset;
+    own->busy = true, own->number = what->number, own->length = what->length;
+    own->limit = what->length + s->set->max_length_offset;
     own->steps = 0, own->alive_count = 1, own->finished_count = 0, own->node_count = 0, own->attention_count = 0;
     own->alive[0] = (ranked){0.0f, -1};
     for (int m = 0; m < s->count; m++) {
@@ -426,24 +380,24 @@ static void logits_of(searcher *s, int m, const slot *own, i64 first, i64 count,
     i64 apart;
     const float *features = runner_features(s->runners[m], first, &apart);
     const tensor *table = own->words.count ? &own->words.tables[m] : &s->models[m]->tensors[s->models[m]->set.table];
-    s->k->linear(table, features, apart, table->bias, NO_ACTIVATION, to, stride, count, s->scratch);
+    s->k->linear(table, features, apart, table->bias, NO_ACTIVATION, to, stride, count, s->scratch.values);
 }
 
 /* Logarithms of the mean of the models' probabilities, in place of logits. */
 static void mean_of_models(searcher *s, const slot *own, i64 first, i64 count, i64 words, i64 stride) {
     for (int m = 0; m < s->count; m++) {
-        logits_of(s, m, own, first, count, s->single, stride);
+        logits_of(s, m, own, first, count, s->single.values, stride);
         for (i64 row = 0; row < count; row++) {
             double sum;
-            const float *x = s->single + row * stride;
-            float *to = s->logits + row * stride, top = s->k->log_sum_parts(x, words, &sum);
+            const float *x = s->single.values + row * stride;
+            float *to = s->logits.values + row * stride, top = s->k->log_sum_parts(x, words, &sum);
             double norm = (double)top + log(sum);
             for (i64 j = 0; j < words; j++) to[j] = (m ? to[j] : 0.0f) + expf((float)((double)x[j] - norm));
         }
     }
     for (i64 row = 0; row < count; row++)
         for (i64 j = 0; j < words; j++)
-            s->logits[row * stride + j] = logf(s->logits[row * stride + j] / (float)s->count);
+            s->logits.values[row * stride + j] = logf(s->logits.values[row * stride + j] / (float)s->count);
 }
 
 /* Room for the attention of this step, which begins as zeros. */
@@ -501,10 +455,10 @@ static bool step(searcher *s) {
             if (s->count > 1)
                 mean_of_models(s, own, row, many, words, stride);
             else
-                logits_of(s, 0, own, row, many, s->logits, stride);
+                logits_of(s, 0, own, row, many, s->logits.values, stride);
             first = row, computed = row + many;
         }
-        float *logits = s->logits + (row - first) * stride;
+        float *logits = s->logits.values + (row - first) * stride;
         bool fine = is_greedy(s) ? advance_greedily(s, own, logits, words, s->count > 1)
                                  : advance_beam(s, own, logits, stride, words, s->count > 1);
         if (!fine) return false;
