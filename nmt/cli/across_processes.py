@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,22 +46,14 @@ def translate_across_processes(
     return [*map(_unpacked, interleave(parts))] if world.is_main else []
 
 
-def _packed(result: Result) -> dict[str, Any]:
-    """The result as what JSON can hold; tensors become lists."""
-    return dataclasses.asdict(result, dict_factory=lambda fields: {name: _plain(value) for name, value in fields})
+def _packed(result: Result) -> str:
+    return json.dumps(dataclasses.asdict(result), default=torch.Tensor.tolist)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [*map(_plain, value)] if isinstance(value, list | tuple) else value
-
-
-def _unpacked(packed: dict[str, Any]) -> Result:
-    hypotheses = [Hypothesis(**_with_tuples(own)) for own in packed.pop("n_best")]
-    return Result(n_best=hypotheses, **_with_tuples(packed))
+def _unpacked(packed: str) -> Result:
+    fields = json.loads(packed)
+    hypotheses = [Hypothesis(**_with_tuples(own)) for own in fields.pop("n_best")]
+    return Result(n_best=hypotheses, **_with_tuples(fields))
 
 
 def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:

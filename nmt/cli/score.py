@@ -298,13 +298,12 @@ def _score_text(arguments: argparse.Namespace) -> int:
 
 
 def _line_scores(
-    models: Sequence[LoadedModel], lines: Iterable[str], arguments: argparse.Namespace, *, by_line: bool = False
+    models: Sequence[LoadedModel], lines: Iterable[str], arguments: argparse.Namespace
 ) -> Iterator[LineScore]:
     task = TASKS.get("language_model")
-
     networks: list[Any] = [loaded.model for loaded in models]
     tokenizer = models[0].tokenizer
-    if by_line or arguments.by_line:
+    if arguments.by_line or arguments.n_best is not None:
         return task.score_lines(networks, tokenizer, lines, batch_tokens=arguments.batch_tokens or BATCH_TOKENS)
     return task.score_text(networks, tokenizer, lines, dynamic=arguments.dynamic)
 
@@ -331,7 +330,7 @@ def _score_n_best(arguments: argparse.Namespace) -> int:
     every = entries if first is None else chain([first], entries)
     ours, theirs = tee(_checked(every, feature=feature, path=path, sources=sources, source=arguments.source))
     if sources is None:
-        scored = _line_scores(models, (entry.text for entry in theirs), arguments, by_line=True)
+        scored = _line_scores(models, (entry.text for entry in theirs), arguments)
         values = (sum(line.log_probs) for line in scored)
     else:
         pairs = _pair_scores(models, ((sources[entry.number], entry.text) for entry in theirs), arguments)

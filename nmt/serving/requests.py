@@ -223,7 +223,11 @@ def _json(body: bytes) -> Any:
         return found
 
     try:
-        return json.loads(body.decode("utf-8"), object_pairs_hook=as_object, parse_constant=_constant)
+        return json.loads(
+            body.decode("utf-8"),
+            object_pairs_hook=as_object,
+            parse_constant=lambda name: _refuse(f"body: {name} is not JSON"),
+        )
     except UnicodeDecodeError as error:
         _refuse(f"body: is not UTF-8 (byte {error.start})", "a JSON object in UTF-8")
     except json.JSONDecodeError as error:
@@ -232,10 +236,6 @@ def _json(body: bytes) -> Any:
         _refuse("body: is nested too deeply")
     except ValueError:  # of a whole number with thousands of digits
         _refuse("body: holds a number that is too long")
-
-
-def _constant(name: str) -> NoReturn:
-    _refuse(f"body: {name} is not JSON")
 
 
 def _unknown(name: str, doors: Sequence[str]) -> str:

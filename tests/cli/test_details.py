@@ -111,7 +111,7 @@ def test_what_another_process_sends_is_the_same(run: Path, details: Details) -> 
     translator = Translator(loaded.model, loaded.tokenizer, loaded.config.decoding)
     for translation in translator.translate_window(LINES, details=details):
         found = translation.result(longest=2)
-        again = _unpacked(json.loads(json.dumps(_packed(found))))
+        again = _unpacked(_packed(found))
         assert (again.unknown, again.source_tokens) == (found.unknown, found.source_tokens)
         written, sent = (as_jsonl(0, one, n_best=1, notes=one.notes) for one in (found, again))
         assert written == sent and ("attention" in written) == bool(details)
