@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from types import FrameType
 from typing import Any, Final
@@ -41,73 +41,64 @@ def serve(load: Load, settings: Settings, *, models: Sequence[str], host: str, p
 
     Raises ConfigError for an unknown host, NmtError for a port that cannot be listened on, and what `load` raises.
     """
-    listening = _listen(host, port)
-    with contextlib.closing(listening):
-        return asyncio.run(_serve(load, settings, models=models, listening=listening))
+
+    async def run(listening: socket.socket) -> int:
+        return await _Server(load, settings, models, listening).run()
+
+    with contextlib.closing(_listen(host, port)) as listening:
+        return asyncio.run(run(listening))
 
 
-async def _serve(load: Load, settings: Settings, *, models: Sequence[str], listening: socket.socket) -> int:
-    is_file = are_engine_files(models)
-    doors = ("file",) if is_file else ("run",)
-    service = Service(settings, name=", ".join(PurePath(model).name for model in models), doors=doors)
-
-    def opened() -> tuple[Translator, Mapping[str, Any]]:
-        if are_engine_files(models) != is_file:  # clients have been told what it can do
-            kind = "one file for the engine" if is_file else "a run or an exported folder"
-            raise ConfigError(f"{models[0]}: is of another kind than when the server started. Allowed: {kind}.")
-        return load()
-
-    connections = Connections(create_app(service), listening, settings)
-    end = _End(service, connections, settings.timeout)
-    with end.signals():
-        connections.open()
-        try:
-            await service.open(opened)
-            host, port = listening.getsockname()[:2]
-            _log.info("serving %s on http://%s:%s", ", ".join(models), f"[{host}]" if ":" in host else host, port)
-            reloading = asyncio.create_task(end.reload_when_told())
-            await end.wait()
-            reloading.cancel()
-        finally:
-            # It waits for what is being computed, which nobody needs any more.
-            closing = threading.Thread(target=service.close, daemon=True)
-            closing.start()
-            closing.join(SECONDS_TO_CLOSE)
-    return end.number or 0
-
-
-class _End:
-    """Ends a server as the other commands end: by the first signal when all is answered, by the second at once.
-
-    SIGHUP reloads the model, unless it says that the terminal has been closed: then it is a signal to end, too.
+class _Server:
+    """In a running loop. It ends as the other commands end: by the first signal when all is answered, by the second at
+    once. SIGHUP reloads the model, unless it says that the terminal has been closed: then it is a signal to end, too.
     """
 
-    def __init__(self, service: Service, connections: Connections, timeout: float) -> None:
-        self._service = service
-        self._connections = connections
-        self._timeout = timeout
+    def __init__(self, load: Load, settings: Settings, models: Sequence[str], listening: socket.socket) -> None:
+        self._load, self._models, self._listening, self._timeout = load, models, listening, settings.timeout
+        self._is_file = are_engine_files(models)
+        name = ", ".join(PurePath(model).name for model in models)
+        self._service = Service(settings, name=name, doors=("file",) if self._is_file else ("run",))
+        self._connections = Connections(create_app(self._service), listening, settings)
         self._loop = asyncio.get_running_loop()
         self._signalled = asyncio.Event()
         self._had_terminal = _has_terminal()
         self._told_to_reload = asyncio.Event()
         self._until = math.inf
-        self.number: int | None = None
+        self._number = 0
         """The signal that ends it."""
 
-    @contextlib.contextmanager
-    def signals(self) -> Iterator[None]:
-        """Handle the signals that end a server, or reload its model."""
+    async def run(self) -> int:
+        """Serve until a signal ends it; return its number."""
         wanted = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup
             wanted.append(signal.SIGHUP)
         previous = {number: signal.signal(number, self._handle) for number in wanted}
         try:
-            yield
+            self._connections.open()
+            await self._service.open(self._opened)
+            host, port = self._listening.getsockname()[:2]
+            place = f"[{host}]" if ":" in host else host
+            _log.info("serving %s on http://%s:%s", ", ".join(self._models), place, port)
+            reloading = asyncio.create_task(self._reload_when_told())
+            await self._wait()
+            reloading.cancel()
         finally:
+            # It waits for what is being computed, which nobody needs any more.
+            closing = threading.Thread(target=self._service.close, daemon=True)
+            closing.start()
+            closing.join(SECONDS_TO_CLOSE)
             for number, handler in previous.items():
                 signal.signal(number, handler)
+        return self._number
 
-    async def reload_when_told(self) -> None:
+    def _opened(self) -> tuple[Translator, Mapping[str, Any]]:
+        if are_engine_files(self._models) != self._is_file:  # clients have been told what it can do
+            kind = "one file for the engine" if self._is_file else "a run or an exported folder"
+            raise ConfigError(f"{self._models[0]}: is of another kind than when the server started. Allowed: {kind}.")
+        return self._load()
+
+    async def _reload_when_told(self) -> None:
         """Reload after each SIGHUP; once for those that arrive during a reload, as the files may have changed since."""
         while True:
             await self._told_to_reload.wait()
@@ -115,7 +106,7 @@ class _End:
             with contextlib.suppress(RefusedError):  # the log says it
                 await self._service.reload()
 
-    async def wait(self) -> None:
+    async def _wait(self) -> None:
         """Wait for a signal, and then until all that had been accepted is answered; what comes meanwhile gets 503.
 
         A request has its answer, or 504, within the time limit of requests. So the process is gone after that, whatever
@@ -126,17 +117,17 @@ class _End:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._service.drain(), self._timeout)
         await self._connections.close(self._until)
-        _exit_within(2 * SECONDS_TO_CLOSE, self.number or 0)
+        _exit_within(2 * SECONDS_TO_CLOSE, self._number)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP and _has_terminal() == self._had_terminal:
             self._loop.call_soon_threadsafe(self._told_to_reload.set)
             return
-        if self.number is not None or self._service.status == "loading":
+        if self._number or self._service.status == "loading":
             with contextlib.suppress(Exception):  # the signal may have come while the same was being done
                 _log.warning("ended at once by %s", signal.Signals(number).name)
             os._exit(128 + number)
-        self.number = number
+        self._number = number
         self._until = self._loop.time() + self._timeout + SECONDS_TO_SEND
         _exit_within(self._timeout + SECONDS_TO_SEND + 3 * SECONDS_TO_CLOSE, number)
         self._loop.call_soon_threadsafe(self._signalled.set)
