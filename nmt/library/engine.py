@@ -38,8 +38,7 @@ from nmt.models.record import UnitRecord
 from nmt.ops import native
 from nmt.ops.dispatch import Selection, own_selection, selection
 from nmt.search import Translator, score_pairs
-from nmt.search.ensemble import ensemble_mean
-from nmt.search.prepared import PreparedModels, prepare_models
+from nmt.search.ensemble import PreparedModels, ensemble_mean, prepare_models
 from nmt.search.reading import inspect_pair, tokens_of
 
 

@@ -10,10 +10,9 @@ from nmt.lazily import members
 _PLACES = {
     "base": ("Search", "build_search", "greedy_search"),
     "beam": ("beam_search", "diverse_beam_search"),
-    "mbr": ("MbrSearch",),
     "reading": ("PairScore", "score_pairs"),
     "ruled": ("RuledModel",),
-    "sample": ("NoisyBeamSearch", "SampleSearch", "sample_search"),
+    "sample": ("MbrSearch", "NoisyBeamSearch", "SampleSearch", "sample_search"),
     "translator": ("Translator",),
     "values": ("Hypothesis", "Request", "ScoredText", "Translation"),
 }
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
     from nmt.search.base import greedy_search as greedy_search
     from nmt.search.beam import beam_search as beam_search
     from nmt.search.beam import diverse_beam_search as diverse_beam_search
-    from nmt.search.mbr import MbrSearch as MbrSearch
     from nmt.search.reading import PairScore as PairScore
     from nmt.search.reading import score_pairs as score_pairs
     from nmt.search.ruled import RuledModel as RuledModel
+    from nmt.search.sample import MbrSearch as MbrSearch
     from nmt.search.sample import NoisyBeamSearch as NoisyBeamSearch
     from nmt.search.sample import SampleSearch as SampleSearch
     from nmt.search.sample import sample_search as sample_search

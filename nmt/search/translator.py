@@ -21,8 +21,7 @@ from nmt.ops.dispatch import use_verified
 from nmt.search.base import build_search
 from nmt.search.constraints import FREE, Constraints, ConstraintsMaker
 from nmt.search.coverage import check_attention
-from nmt.search.ensemble import as_one, ensemble_mean
-from nmt.search.prepared import PreparedModels, prepare_models
+from nmt.search.ensemble import PreparedModels, as_one, ensemble_mean, prepare_models
 from nmt.search.reading import Reading, read_hypotheses
 from nmt.search.ruled import (
     Adjustment,

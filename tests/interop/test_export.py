@@ -27,7 +27,7 @@ from nmt.interop.weights_file import read_metadata, write_weights
 from nmt.models import build_model, inference
 from nmt.models.base import Seq2Seq
 from nmt.models.inference import SOFTMAX, inference_copy, step_matrices
-from nmt.search.prepared import choose_search_precision
+from nmt.search.ensemble import choose_search_precision
 from tests.tiny_run import words
 
 CPU = torch.device("cpu")

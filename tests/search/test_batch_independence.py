@@ -14,7 +14,7 @@ from nmt.data.vocabulary import EOS
 from nmt.models import Seq2Seq, build_model
 from nmt.models.transformer import FORMS
 from nmt.search import Hypothesis, beam_search, greedy_search
-from nmt.search.prepared import PrecisionName, choose_search_precision
+from nmt.search.ensemble import PrecisionName, choose_search_precision
 from nmt.search.shortlist import RestrictedModel, Shortlist
 
 VOCABULARY = 23

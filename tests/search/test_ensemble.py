@@ -21,8 +21,7 @@ from nmt.models import Seq2Seq, build_model
 from nmt.models.parts import OutputWords
 from nmt.ops.matrices.best_words import Choice
 from nmt.search import Hypothesis, Translator, beam_search, greedy_search, score_pairs
-from nmt.search.ensemble import Ensemble, EnsembleMean, as_one, ensemble_mean, mean_nll
-from nmt.search.prepared import choose_search_precision
+from nmt.search.ensemble import Ensemble, EnsembleMean, as_one, choose_search_precision, ensemble_mean, mean_nll
 from nmt.search.shortlist import BatchWords, RestrictedModel, Shortlist
 from tests.search.naive import cut, greedy, strip, zero_beam_search
 from tests.search.table_model import TableModel, TableState, random_sources

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nmt.search import prepared as precision
-from nmt.search.prepared import choose_search_precision
+from nmt.search import ensemble as precision
+from nmt.search.ensemble import choose_search_precision
 
 CPU = torch.device("cpu")
 
