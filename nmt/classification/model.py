@@ -16,8 +16,9 @@ from nmt.models.base import PAD, Outline
 from nmt.models.build import cell_maker, initializer, units_without_dropout
 from nmt.models.decoder import AttentionRNN
 from nmt.models.encoder import Bidirectional, EncoderOutput, MakeCell
-from nmt.models.parts import Dropout, InitialStates, Linear, Table, initialize
+from nmt.models.parts import Dropout, InitialStates, Linear, initialize
 from nmt.ops.recurrence import at_least_fp32
+from nmt.other_tasks.table import Table
 from nmt.registry import MODELS
 
 if TYPE_CHECKING:

@@ -151,22 +151,6 @@ def number_layers(model: nn.Module) -> None:
 Tying = Literal["none", "target_softmax", "all"]
 
 
-class Table(nn.Module):
-    """Embeddings [V, E]."""
-
-    def __init__(self, entries: int, size: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(entries, size))
-
-    def reset_parameters(self, init_range: Any) -> None:
-        """All by the initializer."""
-        as_initializer(init_range).weight_(self.weight, fan_in=len(self.weight), fan_out=self.weight.size(1))
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """ids [...] -> [..., E]"""
-        return F.embedding(ids, self.weight)
-
-
 class Embeddings(nn.Module):
     """Tables [V, E] and the vector [E] that is added to both source and target embeddings.
 

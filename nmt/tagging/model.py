@@ -15,8 +15,9 @@ from nmt.limits import DEEPEST, WIDEST
 from nmt.models.base import PAD, Outline
 from nmt.models.build import cell_maker, check_dropouts, initializer, units_without_dropout, within
 from nmt.models.encoder import Bidirectional
-from nmt.models.parts import Dropout, Linear, Table, initialize
+from nmt.models.parts import Dropout, Linear, initialize
 from nmt.ops.recurrence import at_least_fp32
+from nmt.other_tasks.table import Table
 from nmt.registry import MODELS
 
 if TYPE_CHECKING:

@@ -140,7 +140,7 @@ def test_beams_share_the_memory_of_their_sentence(architecture: str, cell: str) 
     model = make(architecture, cell, context_aware_encoder=False)
     logits, state = model.step(None, model.start(SOURCE))
     beams = state.expand(2)
-    assert (beams.rows, beams.sentences) == (6, 3)
+    assert (beams.rows, len(beams.memories[0][0])) == (6, 3)
     assert beams.memories[0] is state.memories[0]
     words = torch.tensor([3, 4, 5, 6, 7, 8])
     both, after = model.step(words, beams)
@@ -157,7 +157,7 @@ def test_finished_sentences_leave_the_batch(architecture: str) -> None:
     words = torch.tensor([3, 4, 5, 6, 7, 8])
     state = model.step(words, model.step(None, model.start(SOURCE))[1].expand(2))[1]
     kept = state.keep(torch.tensor([2, 0]))
-    assert (kept.rows, kept.sentences) == (4, 2)
+    assert (kept.rows, len(kept.memories[0][0])) == (4, 2)
     rows = torch.tensor([4, 5, 0, 1])
     close(model.step(words[rows], kept)[0], model.step(words, state)[0][rows])
 

@@ -126,11 +126,6 @@ def _encoder(program: Program, encoder: encoders.Encoder, x: Value) -> Encoded:
     return _ENCODERS[type(encoder)](program, encoder, x)
 
 
-def _forward(program: Program, layer: encoders.Forward, x: Value) -> Encoded:
-    (products,) = _input_products(program, x, [layer.cell])
-    return _one_cell(program, layer.cell, products)
-
-
 def _bidirectional(program: Program, layer: encoders.Bidirectional, x: Value) -> Encoded:
     """Both directions, side by side."""
     _check_class(layer, encoders.Bidirectional)
@@ -149,21 +144,17 @@ def _bidirectional(program: Program, layer: encoders.Bidirectional, x: Value) ->
     return Encoded(outputs, last)
 
 
-def _context_aware(program: Program, layer: encoders.ContextAware, x: Value) -> Encoded:
-    above = layer.backward_rnn
-    _check_class(above, encoders.OneToOneRNN)
-    first, products = _input_products(program, x, [layer.forward_rnn, above.lower])
-    ahead = _one_cell(program, layer.forward_rnn, first)
-    return _two_cells(program, above, products, ahead.outputs, backward=True)
-
-
 def _alternating(program: Program, encoder: encoders.Alternating, x: Value) -> Encoded:
     _check_class(encoder.first, encoders.Forward)
-    above = cast("list[encoders.OneToOneRNN]", list(encoder.above))
+    return _in_turn(program, encoder.first.cell, cast("list[encoders.OneToOneRNN]", list(encoder.above)), x)
+
+
+def _in_turn(program: Program, cell: Cell[Any], above: Sequence[encoders.OneToOneRNN], x: Value) -> Encoded:
+    """A cell that runs forward, and layers above it that run backward and forward in turn."""
     for layer in above:
         _check_class(layer, encoders.OneToOneRNN)
-    first, *products = _input_products(program, x, [encoder.first.cell, *(layer.lower for layer in above)])
-    found = _one_cell(program, encoder.first.cell, first)
+    first, *products = _input_products(program, x, [cell, *(layer.lower for layer in above)])
+    found = _one_cell(program, cell, first)
     for place, (layer, own) in enumerate(zip(above, products, strict=True)):
         found = _two_cells(program, layer, own, found.outputs, backward=place % 2 == 0)
     return found
@@ -647,9 +638,9 @@ _ENCODERS: Final[dict[type, Callable[[Program, Any, Value], Encoded]]] = {
     encoders.Alternating: _alternating,
     encoders.Bidirectional: _bidirectional,
     blocks.BlockEncoder: _block_encoder,
-    encoders.ContextAware: _context_aware,
+    encoders.ContextAware: lambda program, layer, x: _in_turn(program, layer.forward_rnn, [layer.backward_rnn], x),
     encoders.DeepEncoder: _deep,
-    encoders.Forward: _forward,
+    encoders.Forward: lambda program, layer, x: _in_turn(program, layer.cell, [], x),
 }
 _DECODERS: Final = {
     blocks.BlockDecoder: _block_decoder,
