@@ -71,6 +71,7 @@ milliseconds = _number(lambda number: 0 <= number <= 1000, "a number of millisec
 share = _number(lambda number: 0 <= number <= 1, "a number from 0 to 1")
 ratio = _number(lambda number: 1 <= number <= LARGEST_RATIO, f"a number from 1 to {LARGEST_RATIO:g}")
 """Largest ratio of two lengths."""
+weight = _number(lambda number: abs(number) <= LARGEST, f"a number from {-LARGEST:g} to {LARGEST:g}")
 above_zero = _number(lambda number: 0 < number <= LARGEST, "a number above 0")
 temperature = above_zero
 """Log-probabilities are divided by it."""
@@ -101,19 +102,6 @@ def feature_name(text: str) -> str:
             f"'{WORDS}' is the name that nmt-rank gives to the number of words; choose another name"
         )
     return text
-
-
-def feature_weights(text: str) -> dict[str, float]:
-    """`NAME=NUMBER` separated by commas, each name at most once."""
-    found: dict[str, float] = {}
-    for part in text.split(","):
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not name or not equals or name in found:
-            twice = "is given twice" if name in found else "is not NAME=NUMBER"
-            raise argparse.ArgumentTypeError(f"{shown(part)} {twice}; write for example score=1,lm=0.3")
-        wanted = f"a number from {-LARGEST:g} to {LARGEST:g}"
-        found[name] = _number(lambda number: abs(number) <= LARGEST, wanted)(value)
-    return found
 
 
 def whole_of(option: Option) -> Callable[[str], int | str]:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.arguments import feature_weights
+from nmt.cli.arguments import weight
 from nmt.cli.common import add_errors, add_plugins, main_of, make_parser, say
 from nmt.cli.output import output_stream
 from nmt.config import import_plugins
-from nmt.errors import ConfigError, DataError, counted, near_miss
+from nmt.errors import ConfigError, DataError, counted, near_miss, shown
 from nmt.light.counts import Noted
 
 if TYPE_CHECKING:
@@ -22,6 +22,18 @@ DESCRIPTION = """Rank the translations of each line of an n-best list, in Moses'
 of their features, and write the best, one for each line. nmt-translate --format moses writes such
 lists, and nmt-score --n-best adds features to them."""
 FORMATS = ("text", "moses")
+
+
+def _feature_weights(text: str) -> dict[str, float]:
+    """`NAME=NUMBER` separated by commas, each name at most once."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not name or not equals or name in found:
+            twice = "is given twice" if name in found else "is not NAME=NUMBER"
+            raise argparse.ArgumentTypeError(f"{shown(part)} {twice}; write for example score=1,lm=0.3")
+        found[name] = weight(value)
+    return found
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -36,7 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--weights",
         metavar="NAME=W,...",
-        type=feature_weights,
+        type=_feature_weights,
         help="weights of the features to use, such as score=1,lm=0.3; 'words' is the number of words of a translation, "
         "available in every list",
     )
