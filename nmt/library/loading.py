@@ -12,6 +12,7 @@ from typing import Any
 from nmt.errors import ConfigError, refused, say_once, shown
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.translator import Translator
+from nmt.light.options import OPTIONS
 from nmt.system import (
     CACHES,
     SEARCH_CACHE,
@@ -82,7 +83,6 @@ def prepare_search(device: str) -> None:
 
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
-PRECISIONS = ("auto", "fp32", "bf16", "int8")
 
 
 def load(
@@ -117,8 +117,8 @@ def load(
     paths = [path_of(item, "path") for item in several(path)]
     if not _DEVICE.fullmatch(str(device)):
         raise ConfigError(refused("device", device, "auto, cpu, cuda, or cuda:N"))
-    if precision not in PRECISIONS:
-        raise ConfigError(refused("precision", precision, ", ".join(PRECISIONS)))
+    if precision not in OPTIONS["precision"].choices:
+        raise ConfigError(refused("precision", precision, ", ".join(OPTIONS["precision"].choices)))
     arguments: dict[str, Any] = {"device": device, "precision": precision, "checkpoint": checkpoint}
     arguments["plugins"] = [path_of(plugin, "plugins") for plugin in several(plugins)]
     if worker is not None:
