@@ -65,28 +65,26 @@ class Masks(NamedTuple):
     def draw(self, x: Tensor, *, layer: int, position: int = 0) -> Draw:
         """For x [B, T, ...], T words of B sentences from `position` on, or [B, W], one word of each; see `among`."""
         if self.words is not None:
-            rows = torch.div(self.words, self.length, rounding_mode="floor")
-            numbers = rows + self.first
-            if self.together is not None:
-                numbers = numbers + torch.div(rows, self.together, rounding_mode="floor") * (PASS - self.together)
-            return Draw(self.key, layer, self.words - rows * self.length + numbers * SENTENCE)
+            return Draw(self.key, layer, _places(self.words, self.length, self.first, self.together))
         length = x.size(1) if x.dim() > 2 else 1
-        places = _places(self.first, len(x), length, x.device, together=self.together)
+        places = _all_places(len(x) * length, length, self.first, self.together, x.device)
         return Draw(self.key, layer, places + position if position else places)
 
 
-@functools.lru_cache(maxsize=8)
-def _places(first: int, sentences: int, length: int, device: torch.device, *, together: int | None = None) -> Tensor:
-    """The places of the words of `sentences` sentences, row by row; cached, because all layers need the same places.
+def _places(words: Tensor, length: int, first: int, together: int | None) -> Tensor:
+    """The places of words of a batch [B, length], counted row by row; for the others see `Masks`."""
+    rows = torch.div(words, length, rounding_mode="floor")
+    numbers = rows + first
+    if together is not None:
+        numbers = numbers + torch.div(rows, together, rounding_mode="floor") * (PASS - together)
+    return words - rows * length + numbers * SENTENCE
 
-    `together`: see `Masks`.
-    """
+
+@functools.lru_cache(maxsize=8)
+def _all_places(count: int, length: int, first: int, together: int | None, device: torch.device) -> Tensor:
+    """The places of all words of a batch; cached, because all layers need the same places."""
     with torch.inference_mode(False):
-        places = torch.arange(first, first + sentences, device=device) * SENTENCE
-        if together:
-            passes = torch.arange(sentences // together, device=device).repeat_interleave(together)
-            places = places + passes * ((PASS - together) * SENTENCE)
-        return (places.unsqueeze(1) + torch.arange(length, device=device)).flatten()
+        return _places(torch.arange(count, device=device), length, first, together)
 
 
 def batch_key(seed: int, epoch: int, batch: int) -> int:
