@@ -31,8 +31,6 @@ class RecurrentOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ATROptions(RecurrentOptions):
-    """Options of ATR."""
-
     activation: Activation = "none"
     """Where a tanh is applied: `output` (the output is tanh(h), the carried state h), `state`
     (h = tanh(i * p + f * h')) or `candidate` (h = i * tanh(p) + f * h')."""
@@ -66,8 +64,6 @@ class ATR(RecurrentCell[HiddenState]):
 
 @dataclass(frozen=True, kw_only=True)
 class GRUOptions(RecurrentOptions):
-    """Options of GRU."""
-
     reset: Reset = "before"
     """Where the reset gate acts: `before` the product, g = tanh(x_h + V (r * h') + d), or, as in cuDNN, `after` it,
     g = tanh(x_h + r * (V h' + d))."""
@@ -115,8 +111,6 @@ class GRU(RecurrentCell[HiddenState]):
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMOptions(RecurrentOptions):
-    """Options of LSTM."""
-
     forget_bias: float = 0.0
     """Initial bias of the forget gate (Jozefowicz et al., ICML 2015, recommend 1)."""
     peepholes: bool = False
@@ -185,8 +179,6 @@ class LSTM(RecurrentCell[MemoryState]):
 
 @dataclass(frozen=True, kw_only=True)
 class RNNOptions(RecurrentOptions):
-    """Options of the plain unit."""
-
     activation: PlainActivation = "tanh"
     """The function applied to the sum."""
 
@@ -212,8 +204,6 @@ class RNN(RecurrentCell[HiddenState]):
 
 @dataclass(frozen=True, kw_only=True)
 class LRNOptions:
-    """Options of LRN."""
-
     tanh: bool = False
     """The new state is the tanh of the equation."""
 
@@ -240,8 +230,6 @@ class LRN(UnitCell[HiddenState]):
 
 @dataclass(frozen=True, kw_only=True)
 class OLRNOptions:
-    """Options of oLRN."""
-
     tanh: bool = False
     """The cell value c is the tanh of its equation, before the output gate."""
 
@@ -296,8 +284,6 @@ class SRU(UnitCell[MemoryState]):
 
 @dataclass(frozen=True, kw_only=True)
 class SSRUOptions:
-    """Options of SSRU."""
-
     forget_bias: float = 0.0
     """Initial bias of the forget gate; with a larger value, a new model keeps its memory for longer."""
 
@@ -332,8 +318,6 @@ class SSRU(InputGatedCell[MemoryState]):
 
 @dataclass(frozen=True, kw_only=True)
 class MinOptions:
-    """Options of minGRU and minLSTM."""
-
     positive: bool = False
     """Make the candidate positive: g + 0.5 where g >= 0 and sigmoid(g) elsewhere, as in the authors' log-space form;
     without it, the unit follows the paper's equations."""

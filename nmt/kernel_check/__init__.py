@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Sequence
-from typing import Final
 
 import torch
 from torch import nn
@@ -19,14 +18,11 @@ from torch import nn
 from nmt.errors import ConfigError
 from nmt.kernel_check.cases import FORWARD, WITHOUT_TRITON, Purpose, needed, plain, recurrences
 from nmt.kernel_check.checking import find_out
-from nmt.ops.dispatch import selection, set_kernels, triton_problem
+from nmt.ops.dispatch import LEAST_CAPABILITY, selection, set_kernels, triton_problem
 
 __all__ = ["Purpose", "choose_kernels", "recurrences", "use_verified_kernels", "verify_operations"]
 
 logger = logging.getLogger(__name__)
-
-LEAST_CAPABILITY: Final = (8, 0)
-"""Least compute capability of the GPUs that the kernels are written for."""
 
 
 def choose_kernels(choice: str, *, device: torch.device) -> None:

@@ -55,11 +55,9 @@ class Design(NamedTuple):
 
     @property
     def words(self) -> str | None:
-        """See `kernel_words`."""
         return kernel_words(self.cell(1, 1))
 
     def cell(self, input_size: int, hidden_size: int) -> Cell[Any]:
-        """A new cell."""
         return self.kind(input_size, hidden_size, layer_norm=self.layer_norm, options=self.options)
 
 

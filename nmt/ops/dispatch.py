@@ -28,6 +28,9 @@ CHOICES: Final = ("auto", "triton", "reference")
 LEAST_TRITON: Final = (3, 6)
 """The oldest Triton version that the kernels were compiled and tested with; with older ones the references run."""
 
+LEAST_CAPABILITY: Final = (8, 0)
+"""Least compute capability of the GPUs that the kernels are written for."""
+
 TRITON_DTYPES: Final = (torch.float32, torch.bfloat16, torch.float16)
 """Types of sequences that kernels can read and write; their state is always fp32."""
 
@@ -176,7 +179,7 @@ def use_native(like: Tensor) -> bool:
 def _cannot_run(like: Tensor) -> str | None:
     if like.dtype not in TRITON_DTYPES:
         return f"there is no kernel for {str(like.dtype).removeprefix('torch.')}"
-    if torch.cuda.get_device_capability(like.device) < (8, 0):
+    if torch.cuda.get_device_capability(like.device) < LEAST_CAPABILITY:
         return "the GPU is older than compute capability 8.0"
     return None
 

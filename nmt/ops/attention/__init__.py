@@ -101,7 +101,7 @@ class AttentionKernel:
 
     @staticmethod
     def problem(keys: Tensor) -> str | None:
-        """Why it cannot attend to these keys; always None."""
+        """Why it cannot attend to these keys, None if it can."""
         return None
 
     def __init__(self, keys: Tensor, values: Tensor, *, powers: Tensor, penalty: Tensor, weight: Tensor) -> None:

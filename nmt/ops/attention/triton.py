@@ -160,17 +160,14 @@ def block_rule(source: int, width: int, value: int) -> dict[str, int]:
 
 
 class AttentionKernel:
-    """Attention over one memory of B sentences in G heads: keys [B, G, S, W], values [B, G, S, V], penalty [B, S] fp32.
+    """As `nmt.ops.attention.AttentionKernel`, but with values [B, G, S, V] and contexts [N, G * V] of another width.
 
-    The keys are doubled, see `nmt.ops.attention`; the queries only with `doubled`. `weight` [W]. Queries are
-    [N, G * W] and contexts [N, G * V], N = B * Q rows, sentence-major; weights and the gradients of the scores
-    [N, G, S] fp32. All results are written to tensors of the caller, who keeps the steps of a sequence in [T, N, ...].
-    Tensors can have any strides except on the last axis, where values must be side by side; keys and values of one
-    head must be within 32-bit offsets.
+    The queries may be doubled, too. All results are written to tensors of the caller, who keeps the steps of a sequence
+    in [T, N, ...]. Tensors can have any strides except on the last axis, where values must be side by side; keys and
+    values of one head must be within 32-bit offsets.
     """
 
     takes_wide_values: ClassVar[bool] = True
-    """Whether values may be wider than keys."""
 
     def __init__(self, keys: Tensor, values: Tensor, *, penalty: Tensor, weight: Tensor, doubled: bool = False) -> None:
         self.keys, self.values, self.weight = readable(keys), readable(values), weight.contiguous()
@@ -180,12 +177,10 @@ class AttentionKernel:
     def for_levels(
         cls, keys: Tensor, values: Tensor, *, penalty: Tensor, weights: Sequence[Tensor]
     ) -> list[AttentionKernel]:
-        """One attention for each of several weights, over the same memory."""
         return [cls(keys, values, penalty=penalty, weight=weight) for weight in weights]
 
     @staticmethod
     def problem(keys: Tensor) -> str | None:
-        """Why it cannot attend to these keys, None if it can."""
         source, most = keys.size(2), MOST_SOURCE
         return f"{source} source positions are more than {most}" if source > most else None
 
@@ -199,7 +194,6 @@ class AttentionKernel:
             )  # fmt: skip
 
     def forward(self, query: Tensor, *, weights: Tensor, context: Tensor) -> None:
-        """Write the weights and the context of `query`."""
         self._run(
             attention_forward_kernel, len(query),
             (query, self.keys, self.values, self.penalty, self.weight, context, weights),
