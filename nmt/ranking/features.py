@@ -66,12 +66,9 @@ class Tuned(NamedTuple):
 class Lists:
     """N-best lists as numbers."""
 
-    features: Numbers
-    """[H, F]"""
-    counts: Numbers
-    """[H, K], which are added up over a text"""
-    starts: NDArray[np.int64]
-    """[S + 1]; where each list begins, and the end"""
+    features: Numbers  # [H, F]
+    counts: Numbers  # [H, K], which are added up over a text
+    starts: NDArray[np.int64]  # [S + 1]; where each list begins, and the end
 
     def chosen(self, weights: Numbers) -> NDArray[np.int64]:
         """The best of each list [S], by weights [F]; the first of equal ones."""

@@ -181,16 +181,11 @@ def rows_to_keep(active: Tensor) -> Tensor | None:
 class Path(NamedTuple):
     """The only hypothesis of each of the B sentences searched, of t tokens so far."""
 
-    sentences: Tensor
-    """Places of these sentences in the batch [B]."""
-    active: Tensor
-    """False for a finished sentence, which stays only until the batch is cut [B]."""
-    limits: Tensor
-    """Longest translations in tokens [B]."""
-    ids: Tensor
-    """[B, t]"""
-    totals: Tensor
-    """Sums of the values of the chosen tokens [B]: log-probabilities, or logits if scores are not needed."""
+    sentences: Tensor  # places of these sentences in the batch [B]
+    active: Tensor  # false for a finished sentence, which stays only until the batch is cut [B]
+    limits: Tensor  # longest translations in tokens [B]
+    ids: Tensor  # [B, t]
+    totals: Tensor  # sums of the values of the chosen tokens [B]: log-probabilities, or logits if scores are not needed
 
     def select(self, rows: Tensor) -> Path:
         """Some of the sentences."""

@@ -35,20 +35,13 @@ Stopping = Literal["sentence", "batch"]
 class Beam(NamedTuple):
     """All hypotheses of the sentences searched; an empty slot has -inf."""
 
-    sentences: Tensor
-    """Places of these sentences in the batch [B]."""
-    active: Tensor
-    """False for a finished sentence, which stays only until the batch is cut [B]."""
-    limits: Tensor
-    """Longest translations in tokens [B]."""
-    log_probs: Tensor
-    """Log-probabilities of the unfinished (alive) hypotheses, best first [B, K]."""
-    ids: Tensor
-    """Tokens of the alive hypotheses [B, K, t]."""
-    finished_scores: Tensor
-    """Length-penalised scores of the finished hypotheses, best first [B, K]."""
-    finished_ids: Tensor
-    """Tokens of the finished hypotheses, filled with PAD [B, K, t]."""
+    sentences: Tensor  # places of these sentences in the batch [B]
+    active: Tensor  # false for a finished sentence, which stays only until the batch is cut [B]
+    limits: Tensor  # longest translations in tokens [B]
+    log_probs: Tensor  # log-probabilities of the unfinished (alive) hypotheses, best first [B, K]
+    ids: Tensor  # tokens of the alive hypotheses [B, K, t]
+    finished_scores: Tensor  # length-penalised scores of the finished hypotheses, best first [B, K]
+    finished_ids: Tensor  # tokens of the finished hypotheses, filled with PAD [B, K, t]
 
     def select(self, rows: Tensor) -> Beam:
         """The beam of some of its sentences [B']."""

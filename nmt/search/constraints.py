@@ -205,10 +205,8 @@ class ForcedPrefix:
 class NewWordAfterPrefix:
     """What follows a prefix whose last word is complete begins a word, or ends the translation."""
 
-    lengths: Tensor
-    """Of the prefix of each sentence [B], in words of the search; -1 where anything may follow."""
-    excluded: Tensor
-    """Which words may not follow [V]."""
+    lengths: Tensor  # of the prefix of each sentence [B], in words of the search; -1 where anything may follow
+    excluded: Tensor  # which words may not follow [V]
 
     def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
         here = self.lengths[step.lines] == step.history.shape[1]  # [N]

@@ -27,10 +27,8 @@ class CoveringState(Generic[S]):
     """The model's own state, and the attention that each source position has had."""
 
     inner: S
-    attention: Tensor
-    """Sums over the steps so far, in at least fp32 [N, S]."""
-    is_token: Tensor
-    """Which source positions are not padding [B, S]."""
+    attention: Tensor  # sums over the steps so far, in at least fp32 [N, S]
+    is_token: Tensor  # which source positions are not padding [B, S]
 
     def expand(self, k: int) -> CoveringState[S]:
         return CoveringState(self.inner.expand(k), self.attention.repeat_interleave(k, dim=0), self.is_token)

@@ -62,14 +62,10 @@ class SearchModel(Protocol[S]):
 class Step(NamedTuple):
     """Where the hypotheses stand whose next words are asked for."""
 
-    history: Tensor
-    """Words so far, as the search calls them [N, t]: ids, or places in the list of a shortlist."""
-    lines: Tensor
-    """Which sentence of the batch, as `start` was given it, each row belongs to [N]."""
-    hypotheses: int
-    """Rows of each sentence, N / B."""
-    words: Tensor | None
-    """Ids of the V words; None where these are all the ids there are."""
+    history: Tensor  # words so far, as the search calls them [N, t]: ids, or places in the list of a shortlist
+    lines: Tensor  # which sentence of the batch, as `start` was given it, each row belongs to [N]
+    hypotheses: int  # rows of each sentence, N / B
+    words: Tensor | None  # ids of the V words; None where these are all the ids there are
 
 
 Adjustment = Callable[[Tensor, Step], Tensor]
@@ -124,12 +120,9 @@ class RuledState(Generic[S]):
     """The model's own state, the words so far, and what a language model remembers of them."""
 
     inner: S
-    history: Tensor
-    """[N, t]"""
-    lines: Tensor
-    """Places in the batch of the sentences that are still there [B]."""
-    language: States | None = None
-    """States of the N rows; None before the first word, and without a language model."""
+    history: Tensor  # [N, t]
+    lines: Tensor  # places in the batch of the sentences that are still there [B]
+    language: States | None = None  # states of the N rows; None before the first word, and without a language model
 
     @property
     def hypotheses(self) -> int:

@@ -75,18 +75,12 @@ class SampleOptions:
 class Samples(NamedTuple):
     """All samples of the sentences that are still there."""
 
-    sentences: Tensor
-    """Places of these sentences in the batch [B]."""
-    active: Tensor
-    """False for a finished sentence, which stays only until the batch is cut [B]."""
-    limits: Tensor
-    """Longest translations in tokens [B]."""
-    keys: Tensor
-    """Keys of the random numbers of each sample [B, n]."""
-    ids: Tensor
-    """[B, n, t]; after its end symbol a sample is filled with padding."""
-    totals: Tensor
-    """Log-probabilities [B, n]."""
+    sentences: Tensor  # places of these sentences in the batch [B]
+    active: Tensor  # false for a finished sentence, which stays only until the batch is cut [B]
+    limits: Tensor  # longest translations in tokens [B]
+    keys: Tensor  # keys of the random numbers of each sample [B, n]
+    ids: Tensor  # [B, n, t]; after its end symbol a sample is filled with padding
+    totals: Tensor  # log-probabilities [B, n]
 
     def select(self, rows: Tensor) -> Samples:
         """Some of the sentences."""

@@ -46,14 +46,10 @@ class BatchWords:
 class Shortlist:
     """Target tokens for each source token, and tokens for every sentence."""
 
-    frequent: Tensor
-    """Target ids of every sentence, any number."""
-    partners: Tensor
-    """Target ids of all source tokens, one after the other."""
-    starts: Tensor
-    """The beginning of each source token's ids in `partners` [V_source + 1]."""
-    target_size: int
-    """V, entries of the target vocabulary."""
+    frequent: Tensor  # target ids of every sentence, any number
+    partners: Tensor  # target ids of all source tokens, one after the other
+    starts: Tensor  # the beginning of each source token's ids in `partners` [V_source + 1]
+    target_size: int  # V, entries of the target vocabulary
 
     @cached_property
     def _always(self) -> Tensor:

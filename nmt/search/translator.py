@@ -89,7 +89,6 @@ class Translator:
         window: int = WINDOW,
         scores: bool = True,
         before_batch: Callable[[], object] | None = None,
-        before_step: Callable[[], object] | None = None,
         on_batch: Callable[[int], object] | None = None,
         prepared: PreparedModels | None = None,
         fusion: Fusion | None = None,
@@ -100,8 +99,8 @@ class Translator:
         `device` is where all of them are; by default the first parameter of `model` says so.
 
         The weights are taken over as they are now, in the number format `precision`. Without `scores` greedy
-        search is faster and gives NaN for them. `before_batch` is called before each batch, `before_step` before each
-        step of a search; what they raise ends the work. `on_batch` is then told how many sentences the batch has.
+        search is faster and gives NaN for them. `before_batch` is called before each batch; what it raises ends the
+        work. `on_batch` is then told how many sentences the batch has.
         `prepared` are these models as another translator has them (`Translator.prepared`), in the number format that
         `decoding` asks for; they are not converted again. `fusion` is the language model that `decoding` names, where
         that has been loaded already.
@@ -130,7 +129,7 @@ class Translator:
                 check_attention(prepared.models, key=f"decoding.{key}")
         self._scores = scores
         self._before_batch = before_batch
-        self._before_step = before_step
+        self._before_step: Callable[[], object] | None = None
         self._on_batch = on_batch
         self._adjustments: list[Adjustment] = []
         if decoding.repeat_penalty != 1:
@@ -154,7 +153,7 @@ class Translator:
     def calling(
         self, *, before_batch: Callable[[], object] | None, before_step: Callable[[], object] | None
     ) -> Translator:
-        """This translator for one call, with the functions called between pieces of its work.
+        """This translator for one call, with the functions called before each batch and before each step of a search.
 
         All is shared but the search, of which one of a plugin may remember something.
         """
