@@ -336,10 +336,7 @@ def _never_reached(config: Config) -> Iterator[Problem]:
     if end is None:
         return
     where = f"beyond training.max_steps ({end})"
-    consequences = {
-        "save_every": "only the last update is saved",
-        "sample_every": "no text is ever sampled",
-    }
+    consequences = {"save_every": "only the last update is saved", "sample_every": "no text is ever sampled"}
     if _has_validation(config):
         consequences = {"validate_every": "only the last update is validated", **consequences}
     for name, consequence in consequences.items():

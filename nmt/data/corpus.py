@@ -702,14 +702,7 @@ def encode(
 
 
 def encoded_corpus(
-    files: Sequence[FilePair],
-    folder: Path,
-    *,
-    encoder: Encoder,
-    key: str,
-    workers: int,
-    pairs: int,
-    shown: bool,
+    files: Sequence[FilePair], folder: Path, *, encoder: Encoder, key: str, workers: int, pairs: int, shown: bool
 ) -> Corpus:
     """Open the corpus of a cache folder, or make it; a damaged corpus is made again."""
     if folder.is_dir():
