@@ -74,7 +74,11 @@ def _complete_sides(model: ModelConfig, *, shared: bool) -> tuple[ModelConfig, l
     return dataclasses.replace(model, **complete), problems
 
 
-def cross_checks(config: Config) -> Iterator[Problem]:
+Found = tuple[str, str]
+"""A key, and what is wrong with it."""
+
+
+def cross_checks(config: Config) -> Iterator[Found]:
     """Problems of names and of keys that must agree with each other."""
     yield from _task_problems(config)
     yield from _model_problems(config)
@@ -83,59 +87,56 @@ def cross_checks(config: Config) -> Iterator[Problem]:
     yield from _search_problems(config)
 
 
-def _task_problems(config: Config) -> Iterator[Problem]:
+def _task_problems(config: Config) -> Iterator[Found]:
     task = TASKS.known(config.task)
     if task is None:
         return
     if not check_options(task, config.task_options, key="")[1]:
-        yield from (Problem(key, message) for key, message in task.check(config))
+        yield from task.check(config)
     architecture = MODELS.known(config.model.architecture)
     if architecture is not None and config.task not in architecture.tasks:
         allowed = ", ".join(name for name in MODELS.names() if config.task in MODELS.get(name).tasks)
         trained = " and ".join(f"'{task}'" for task in architecture.tasks)
         named = f"the task{'s' if len(architecture.tasks) > 1 else ''} {trained}"
         message = f"'{config.model.architecture}' is for {named}, not '{config.task}'. Allowed: {allowed}."
-        yield Problem("model.architecture", message)
+        yield "model.architecture", message
     tokenizer = TOKENIZERS.known(config.data.tokenizer)
     if tokenizer is not None and tokenizer.task not in (None, config.task):
-        message = f"'{config.data.tokenizer}' is for the task '{tokenizer.task}', not '{config.task}'"
-        yield Problem("data.tokenizer", message)
+        yield "data.tokenizer", f"'{config.data.tokenizer}' is for the task '{tokenizer.task}', not '{config.task}'"
 
 
-def _model_problems(config: Config) -> Iterator[Problem]:
+def _model_problems(config: Config) -> Iterator[Found]:
     model = config.model
     if (member := MODELS.known(model.architecture)) is not None:
         if check_options(member, model.architecture_options, key="")[1]:  # which have already been reported
             usual, _ = check_options(member, {}, key="")
             model = dataclasses.replace(model, architecture_options=dataclasses.asdict(usual) if usual else {})
-        yield from (Problem(f"model.{key}", message) for key, message in member.check(model))
+        yield from ((f"model.{key}", message) for key, message in member.check(model))
     tokens = config.data.tokenizer_options
     if model.tie_embeddings == "all" and not (tokens.get("joint", True) or tokens.get("same_ids")):
-        yield Problem("model.tie_embeddings", "'all' needs data.tokenizer_options.joint: true")
+        yield "model.tie_embeddings", "'all' needs data.tokenizer_options.joint: true"
     if model.layer_norm_scale != NO_SCALE and not model.layer_norm:
-        yield Problem("model.layer_norm_scale", "has no effect without model.layer_norm: true")
+        yield "model.layer_norm_scale", "has no effect without model.layer_norm: true"
     ranged = {name: INITIALIZERS.get(name).reads_range for name in INITIALIZERS.names()}
     if model.init_range != ModelConfig().init_range and not ranged.get(model.initializer, True):
         allowed = ", ".join(name for name, reads in ranged.items() if reads)
-        message = f"has no effect with the initializer '{model.initializer}', only with: {allowed}"
-        yield Problem("model.init_range", message)
+        yield "model.init_range", f"has no effect with the initializer '{model.initializer}', only with: {allowed}"
 
 
-def _data_problems(data: DataConfig) -> Iterator[Problem]:
+def _data_problems(data: DataConfig) -> Iterator[Found]:
     if data.source_language == data.target_language:
-        yield Problem("data.target_language", f"{data.target_language!r} is also the source language")
+        yield "data.target_language", f"{data.target_language!r} is also the source language"
     if data.generator != "none" and (data.train or data.dev or data.test):
-        message = f"'{data.generator}' makes its own corpus: remove data.train, data.dev and data.test"
-        yield Problem("data.generator", message)
+        yield "data.generator", f"'{data.generator}' makes its own corpus: remove data.train, data.dev and data.test"
     for name, text in (("validation", "dev"), ("test", "test")):
         if getattr(data, f"{text}_references") is not None and getattr(data, text) is None:
-            yield Problem(f"data.{text}_references", f"needs {name} data in data.{text}")
+            yield f"data.{text}_references", f"needs {name} data in data.{text}"
     yield from _sampling_problems(data)
     if data.monolingual is not None and data.monolingual_tag is not None:
         member, options = _tokenizer(data)
         problem = None if options is None else member.symbol_problem(data.monolingual_tag, options=options)
         if problem is not None:  # a tag of back-translated text that will not be one token
-            yield Problem("data.monolingual_tag", f"'{data.monolingual_tag}' {problem}")
+            yield "data.monolingual_tag", f"'{data.monolingual_tag}' {problem}"
 
 
 def _tokenizer(data: DataConfig) -> tuple[Any, Any]:
@@ -149,7 +150,7 @@ def _listed(names: str | list[str] | None) -> list[str]:
     return [names] if isinstance(names, str) else names or []
 
 
-def _sampling_problems(data: DataConfig) -> Iterator[Problem]:
+def _sampling_problems(data: DataConfig) -> Iterator[Found]:
     weights, temperature = data.sampling_weights, data.sampling_temperature
     given = [
         name for name, is_given in (("weights", weights is not None), ("temperature", temperature != 1)) if is_given
@@ -159,38 +160,37 @@ def _sampling_problems(data: DataConfig) -> Iterator[Problem]:
         prefixes = [data.generator, *prefixes]
     texts = "data.train" if data.monolingual is None else "data.train and data.monolingual"
     if len(given) == 2:
-        yield Problem("data.sampling_weights", "give either sampling_weights or sampling_temperature, not both")
+        yield "data.sampling_weights", "give either sampling_weights or sampling_temperature, not both"
     elif given and len(prefixes) < 2:
         message = "needs a list of several prefixes in data.train, or data.monolingual in addition"
-        yield Problem(f"data.sampling_{given[0]}", message)
+        yield f"data.sampling_{given[0]}", message
     elif weights is not None and len(weights) != len(prefixes):
         message = f"{len(weights)} weights for the {len(prefixes)} prefixes of {texts}; give one for each"
-        yield Problem("data.sampling_weights", message)
+        yield "data.sampling_weights", message
 
 
-def _training_problems(config: Config) -> Iterator[Problem]:
+def _training_problems(config: Config) -> Iterator[Found]:
     training = config.training
     if training.batch_tokens is not None and training.batch_sentences is not None:
-        yield Problem("training.batch_sentences", "give either batch_sentences or batch_tokens, not both")
+        yield "training.batch_sentences", "give either batch_sentences or batch_tokens, not both"
     if training.average_last > training.keep_last:
         message = f"averages {training.average_last} checkpoints, but training.keep_last keeps {training.keep_last}"
-        yield Problem("training.average_last", message)
+        yield "training.average_last", message
     if training.average_after is not None and training.ema_decay:
-        message = "not allowed with training.ema_decay; only one average is validated and saved"
-        yield Problem("training.average_after", message)
+        yield "training.average_after", "not allowed with training.ema_decay; only one average is validated and saved"
     if (loss := LOSSES.known(training.loss)) is not None:
         if training.label_smoothing and not loss.smooths:
             message = f"is not possible: the loss '{training.loss}' does not smooth; set it to 0.0"
-            yield Problem("training.label_smoothing", f"{training.label_smoothing:g} {message}")
+            yield "training.label_smoothing", f"{training.label_smoothing:g} {message}"
         if training.normalization not in loss.normalizations:
             problem = f"is not possible with the loss '{training.loss}'"
             message = refused("", training.normalization, sorted(loss.normalizations), problem=problem)
-            yield Problem("training.normalization", message)
+            yield "training.normalization", message
     task = TASKS.known(config.task)
     known = ["loss", *((task and task.scores) or [str(choice.name) for choice in choices(config.evaluation.metrics)])]
     if training.early_stopping_metric not in known:
         message = refused("", training.early_stopping_metric, known, problem="is not in evaluation.metrics")
-        yield Problem("training.early_stopping_metric", message)
+        yield "training.early_stopping_metric", message
     if not _has_validation(config):
         needs = {
             "patience": training.patience is not None,
@@ -199,57 +199,57 @@ def _training_problems(config: Config) -> Iterator[Problem]:
             "schedule": training.schedule in SCHEDULES.names() and SCHEDULES.get(training.schedule).needs_validation,
         }
         for key in (key for key, needed in needs.items() if needed):
-            yield Problem(f"training.{key}", "needs validation data in data.dev")
+            yield f"training.{key}", "needs validation data in data.dev"
 
 
 def _has_validation(config: Config) -> bool:
     return config.data.dev is not None or config.data.generator != "none"
 
 
-def _search_problems(config: Config) -> Iterator[Problem]:
+def _search_problems(config: Config) -> Iterator[Found]:
     decoding = config.decoding
     if decoding.replace_unknown:
         member, options = _tokenizer(config.data)
         if options is not None and not member.may_have_unknown(options=options):
             name = config.data.tokenizer
             message = f"the tokenizer '{name}' has no unknown words with these options, such as byte_fallback: true"
-            yield Problem("decoding.replace_unknown", message)
+            yield "decoding.replace_unknown", message
     search = SEARCHES.known(decoding.chosen_search)
     if search is not None:
-        yield from (Problem(key, message) for key, message in search.problems(decoding))
+        yield from search.problems(decoding)
     evaluation, key = config.evaluation, "evaluation.keep_translations"
     if evaluation.keep_translations and not _has_validation(config):
-        yield Problem(key, "needs validation data in data.dev")
+        yield key, "needs validation data in data.dev"
     if evaluation.keep_translations and not evaluation.metrics:
-        yield Problem(key, "needs evaluation.metrics; without any nothing is translated")
+        yield key, "needs evaluation.metrics; without any nothing is translated"
 
 
 Given = Mapping[str, Any]
 """The values in the file and on the command line, without defaults."""
 
 
-def contradictions(config: Config, given: Given) -> Iterator[Problem]:
+def contradictions(config: Config, given: Given) -> Iterator[Found]:
     """Contradictions, which are errors. Not checked for a saved run, which was trained with its settings."""
     options, peak = _rates(config)
     key, schedule = "training.schedule_options", config.training.schedule
     lowest, highest = getattr(options, "min_lr", 0.0), getattr(options, "max_lr", None)
     reached = f"the highest rate of '{schedule}' with training.lr: {config.training.lr:g}"
     if lowest > peak:
-        yield Problem(f"{key}.min_lr", f"{lowest:g} is above {peak:g}, {reached}")
+        yield f"{key}.min_lr", f"{lowest:g} is above {peak:g}, {reached}"
     chosen = _section(_section(given, "training"), "schedule_options")
     if "max_lr" not in chosen and highest is not None and peak > highest:
-        yield Problem(f"{key}.max_lr", f"its default, {highest:g}, cuts off {peak:g}, {reached}; set it")
+        yield f"{key}.max_lr", f"its default, {highest:g}, cuts off {peak:g}, {reached}; set it"
     if not _has_validation(config) and config.training.keep_best not in (0, TrainingConfig().keep_best):
-        yield Problem("training.keep_best", "needs validation data in data.dev")
+        yield "training.keep_best", "needs validation data in data.dev"
     start = config.training.init_from
     if start is not None and os.path.realpath(start) == os.path.realpath(config.run_dir):
         message = "is run_dir itself; a run resumes automatically, and a new run needs another run_dir"
-        yield Problem("training.init_from", message)
+        yield "training.init_from", message
     if (task := TASKS.known(config.task)) is not None:
         for key, instead in task.unused_in(config.task_options).items():  # keys that have no effect with the task
             section, _, name = key.partition(".")
             if name in _section(given, section) if name else given.get(section):
-                yield Problem(key, f"has no effect with the task '{config.task}'{instead and f': {instead}'}")
+                yield key, f"has no effect with the task '{config.task}'{instead and f': {instead}'}"
 
 
 def _section(given: Given, name: str) -> Given:
@@ -297,7 +297,7 @@ def unused_unit_keys(model: ModelConfig) -> list[str]:
     return ["cell", "cell_options"] if model.cell_options in ({}, dataclasses.asdict(options)) else []
 
 
-def odd_settings(config: Config, given: Given) -> Iterator[Problem]:
+def odd_settings(config: Config, given: Given) -> Iterator[Found]:
     """Settings that work, but are probably not intended."""
     yield from _unread(config.model, _section(given, "model"))
     yield from _never_reached(config)
@@ -307,30 +307,30 @@ def odd_settings(config: Config, given: Given) -> Iterator[Problem]:
     for name in ("dev", "test"):
         for prefix in _listed(getattr(config.data, name)):
             if prefix in trained:
-                yield Problem(f"data.{name}", f"'{prefix}' is also training text, so scores on it mean little")
+                yield f"data.{name}", f"'{prefix}' is also training text, so scores on it mean little"
     # R-Drop without dropout, as far as the options of architectures show
     model = config.model
     others = (value for key, value in model.architecture_options.items() if key.endswith("dropout"))
     if config.training.loss == "r_drop" and not any((model.dropout, model.recurrent_dropout, *others)):
-        yield Problem("training.loss", "'r_drop' compares two passes with different dropout, but model.dropout is 0")
+        yield "training.loss", "'r_drop' compares two passes with different dropout, but model.dropout is 0"
 
 
-def _unread(model: ModelConfig, given: Given) -> Iterator[Problem]:
+def _unread(model: ModelConfig, given: Given) -> Iterator[Found]:
     """A unit that no layer has, and keys with unusual values that the architecture does not read.
 
     No errors, because --set cannot take the keys out of a file.
     """
     if (why := without_unit(model)) is not None:
         if "cell" in given:
-            yield Problem("model.cell", f"'{model.cell}' has no effect: {why}")
+            yield "model.cell", f"'{model.cell}' has no effect: {why}"
         if given.get("cell_options"):
-            yield Problem("model.cell_options", f"has no effect: {why}")
+            yield "model.cell_options", f"has no effect: {why}"
     for name in getattr(MODELS.known(model.architecture), "unread", ()):
         if given.get(name, usual := getattr(ModelConfig(), name)) != usual:
-            yield Problem(f"model.{name}", f"has no effect with '{model.architecture}'")
+            yield f"model.{name}", f"has no effect with '{model.architecture}'"
 
 
-def _never_reached(config: Config) -> Iterator[Problem]:
+def _never_reached(config: Config) -> Iterator[Found]:
     """Events that never happen because training ends before them."""
     training, end = config.training, config.training.max_steps
     if end is None:
@@ -341,29 +341,28 @@ def _never_reached(config: Config) -> Iterator[Problem]:
         consequences = {"validate_every": "only the last update is validated", **consequences}
     for name, consequence in consequences.items():
         if (getattr(training, name) or 0) > end:
-            yield Problem(f"training.{name}", f"{getattr(training, name)} is {where}: {consequence}")
+            yield f"training.{name}", f"{getattr(training, name)} is {where}: {consequence}"
     warmup = training.schedule_options.get("warmup_steps", 0) * training.schedule_options.get("replicas", 1)
     if warmup > end:
         message = f"the rate grows until update {warmup}, {where}: it never reaches its highest value"
-        yield Problem("training.schedule_options.warmup_steps", message)
+        yield "training.schedule_options.warmup_steps", message
 
 
-def _odd_rate(config: Config) -> Iterator[Problem]:
+def _odd_rate(config: Config) -> Iterator[Found]:
     training, (options, peak) = config.training, _rates(config)
     highest = getattr(options, "max_lr", None)
     if highest is not None and training.schedule != "cosine" and peak > highest:
         message = f"{highest:g} cuts off the highest rate of '{training.schedule}', {peak:g}"
-        yield Problem("training.schedule_options.max_lr", message)
+        yield "training.schedule_options.max_lr", message
     if training.skip_norm is not None and training.clip_norm >= training.skip_norm:
-        message = f"skips every update that training.clip_norm ({training.clip_norm:g}) would clip"
-        yield Problem("training.skip_norm", message)
+        yield "training.skip_norm", f"skips every update that training.clip_norm ({training.clip_norm:g}) would clip"
     patience = training.schedule_options.get("patience", 0)
     if training.patience is not None and patience >= training.patience:
         limit = f"{patience} is not below training.patience ({training.patience})"
-        yield Problem("training.schedule_options.patience", f"{limit}: training ends before the rate shrinks")
+        yield "training.schedule_options.patience", f"{limit}: training ends before the rate shrinks"
 
 
-def _unused(config: Config) -> Iterator[Problem]:
+def _unused(config: Config) -> Iterator[Found]:
     """Keys that the other keys make useless."""
     training, evaluation = config.training, config.evaluation
     if not _has_validation(config):  # which configurations without validation text often keep
@@ -373,15 +372,15 @@ def _unused(config: Config) -> Iterator[Problem]:
             ("evaluation", "samples", EvaluationConfig().samples),
         ):
             if getattr(getattr(config, section), name) not in (0, usual):
-                yield Problem(f"{section}.{name}", "has no effect without validation data in data.dev")
+                yield f"{section}.{name}", "has no effect without validation data in data.dev"
     elif not evaluation.metrics and evaluation.max_sentences is not None:
-        yield Problem("evaluation.max_sentences", "has no effect without evaluation.metrics: nothing is translated")
+        yield "evaluation.max_sentences", "has no effect without evaluation.metrics: nothing is translated"
     if training.sample_every is None and training.sample_sentences != TrainingConfig().sample_sentences:
-        yield Problem("training.sample_sentences", "has no effect without training.sample_every")
+        yield "training.sample_sentences", "has no effect without training.sample_every"
     if training.average_last == 1:
-        yield Problem("training.average_last", "the mean of 1 checkpoint is that checkpoint")
+        yield "training.average_last", "the mean of 1 checkpoint is that checkpoint"
     if training.batch_tokens is not None and training.batch_tokens <= config.data.max_length:
         message = f"{training.batch_tokens} is not above data.max_length ({config.data.max_length}): "
-        yield Problem("training.batch_tokens", f"{message}longer sentences are batches by themselves")
+        yield "training.batch_tokens", f"{message}longer sentences are batches by themselves"
     if config.data.monolingual is None and config.data.monolingual_tag != DataConfig().monolingual_tag:
-        yield Problem("data.monolingual_tag", "has no effect without data.monolingual")
+        yield "data.monolingual_tag", "has no effect without data.monolingual"

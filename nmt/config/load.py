@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from nmt.config.checks import complete, contradictions, cross_checks, odd_settings, unused_unit_keys
+from nmt.config.checks import Found, complete, contradictions, cross_checks, odd_settings, unused_unit_keys
 from nmt.config.located import located
 from nmt.config.problems import SET, MissingPluginError, MistakesError, Problem, format_problems, type_problems
 from nmt.config.schema import SECTIONS, Config
@@ -31,7 +31,7 @@ from nmt.system import expanded
 
 logger = logging.getLogger(__name__)
 
-Check = Callable[[Config], Iterable[Problem]]
+Check = Callable[[Config], Iterable[Found | Problem]]
 """Further checks by the caller: the problems of a complete configuration."""
 
 _ADAPTER = TypeAdapter(Config)
@@ -86,7 +86,7 @@ def load_config(
         checks=[lambda complete: [] if goes_on(complete) else contradictions(complete, given), *checks],
     )
     odd = [*(contradictions(config, given) if goes_on(config) else []), *odd_settings(config, given)]
-    for line in format_problems(str(path), odd, places).split("\n")[1:]:
+    for line in format_problems(str(path), (Problem(*found) for found in odd), places).split("\n")[1:]:
         warn(f"{path}: {line.strip()}")
     return config
 
@@ -240,8 +240,7 @@ def validate(
         config = _provisional(raw, error)
     if config is not None:
         config, more = complete(config)
-        more += cross_checks(config)
-        more += [problem for check in checks for problem in check(config)]
+        more += [Problem(*one) for check in (cross_checks, *checks) for one in check(config)]
         refused = {problem.key for problem in found}
         found += [problem for problem in more if not _follows(problem, refused)]
     if any(problem.failed_plugin for problem in found):  # which may be why a component is unknown
