@@ -139,15 +139,6 @@ class Aligned:
         return self.dx.transpose(0, 1)
 
 
-class _Asked(NamedTuple):
-    """The tensors of one time step of an attention, [B, ...], or their gradients."""
-
-    query: Tensor
-    weights: Tensor
-    context: Tensor
-    product: Tensor  # the input of the cell above
-
-
 class Attended:
     """The input of a cell that is a product of an attention's context; the query comes from the cell below."""
 
@@ -161,12 +152,8 @@ class Attended:
         self.query, self.context = (Product(part, loop.sizes, loop.take) for part in (own.query, own.context))
         self.queries = loop.take(length, batch, len(own.query.weight))
         self.products = loop.take(length, batch, len(own.context.weight), dtype=self.context.dtype)
-        self._steps = self._cut(self.queries, self.weights, self.contexts, self.products)
+        self._steps = _split(self.queries, self.weights, self.contexts, self.products)
         self.inputs = self.products.unsqueeze(2).unbind()
-
-    @staticmethod
-    def _cut(*tensors: Tensor) -> list[_Asked]:
-        return [_Asked(*step) for step in zip(*(x.unbind() for x in tensors), strict=True)]
 
     @property
     def deferrable(self) -> bool:
@@ -179,15 +166,14 @@ class Attended:
 
     def forward(self, t: int, below: States) -> None:
         """See `Aligned.forward`."""
-        step = self._steps[t]
-        self.query.forward(t, self._output(below)[0], out=step.query)
+        query, weights, context, product = self._steps[t]
+        self.query.forward(t, self._output(below)[0], out=query)
         if self._multiplied:
-            place = self.context.place(t, out=step.product)
-            self.attention.forward(step.query, weights=step.weights, context=place)
-            self.context.finish(t, out=step.product)
+            self.attention.forward(query, weights=weights, context=self.context.place(t, out=product))
+            self.context.finish(t, out=product)
         else:
-            self.attention.forward(step.query, weights=step.weights, context=step.context)
-            self.context.forward(t, step.context, out=step.product)
+            self.attention.forward(query, weights=weights, context=context)
+            self.context.forward(t, context, out=product)
 
     def start_backward(self, d_scores: Tensor, outer: Tensor | None) -> None:
         """`d_scores` has the shape of the weights and is written; `outer` [T, ...] is the gradient from outside the
@@ -195,7 +181,7 @@ class Attended:
         self.d_scores, self.d_queries = d_scores, torch.empty_like(self.queries)
         self.d_contexts = torch.empty_like(self.contexts, memory_format=torch.contiguous_format)
         self.d_products = torch.empty_like(self.products)
-        self._d_steps = self._cut(self.d_queries, d_scores, self.d_contexts, self.d_products)
+        self._d_steps = _split(self.d_queries, d_scores, self.d_contexts, self.d_products)
         self.d_inputs = self.d_products.unsqueeze(2).unbind()
         self._outer = [None] * len(self._d_steps) if outer is None else outer.unbind()
         self._d_below = self.queries.new_empty(self.queries.size(1), 1, self.query.inputs)
@@ -204,17 +190,15 @@ class Attended:
 
     def backward(self, t: int, below: States) -> Tensor | None:
         """See `Aligned.backward`."""
-        step, own, outer = self._steps[t], self._d_steps[t], self._outer[t]
-        d_product = self.context.product_gradient(t, own.product)
+        (query, weights, _, _), (d_query, d_scores, d_context, d_input) = self._steps[t], self._d_steps[t]
+        d_product, outer = self.context.product_gradient(t, d_input), self._outer[t]
         if self._multiplied:
             asked = {"d_context": d_product, "d_weights": outer}
         else:
-            self.context.backward(d_product, out=own.context, added=outer)
-            asked = {"d_context": own.context}
-        self.attention.query_gradient(
-            step.query, weights=step.weights, d_scores=own.weights, d_query=own.query, **asked
-        )
-        self.query.backward(self.query.product_gradient(t, own.query), out=self._d_below[:, 0])
+            self.context.backward(d_product, out=d_context, added=outer)
+            asked = {"d_context": d_context}
+        self.attention.query_gradient(query, weights=weights, d_scores=d_scores, d_query=d_query, **asked)
+        self.query.backward(self.query.product_gradient(t, d_query), out=self._d_below[:, 0])
         if self._below.tanh_output:
             slope = 1 - torch.tanh(below.parts[0]).square()
             return (self._d_below * slope.transpose(0, 1)).to(self._d_below.dtype)
@@ -246,6 +230,11 @@ class Attended:
             self.queries, weights=self.weights, d_scores=self.d_scores, d_contexts=self.d_contexts
         )
         return d_keys, d_values
+
+
+def _split(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
+    """The tensors of each time step of an attention: query, weights, context and the input of the cell above."""
+    return list(zip(*(x.unbind() for x in tensors), strict=True))
 
 
 class _Cell(NamedTuple):

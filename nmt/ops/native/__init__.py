@@ -40,13 +40,10 @@ _ANY: Final = frozenset(value for value in vars(torch).values() if isinstance(va
 
 
 @functools.cache
-def problem(source: Path | None = None) -> str | None:
-    """Why there are no native kernels here, None if there are; compiles them if necessary.
-
-    `source` is a C file of your own, see `kernel`.
-    """
+def problem() -> str | None:
+    """Why there are no native kernels here, None if there are; compiles them if necessary."""
     try:
-        _library(source)
+        _library()
     except (BuildError, OSError) as error:
         return str(error)
     return None
@@ -71,9 +68,9 @@ def usable(like: Tensor) -> bool:
 
 
 @functools.cache
-def has(name: str, dtype: torch.dtype, *, source: Path | None = None) -> bool:
+def has(name: str, dtype: torch.dtype) -> bool:
     """Whether there is such a kernel; some are only compiled for CPUs that have the instructions for them."""
-    return problem(source) is None and _library(source).address(f"{name}_{TYPES[dtype]}") is not None
+    return problem() is None and _library().address(f"{name}_{TYPES[dtype]}") is not None
 
 
 @functools.cache
@@ -189,8 +186,12 @@ class _Library:
 
     def __init__(self, sources: Sequence[Path], *, openmp: bool) -> None:
         self.signatures = {name: found for path in sources for name, found in build.read_signatures(path).items()}
-        shapes = {_shape(parameters) for parameters in self.signatures.values()}
-        callers = "\n".join(['#include "call.h"', *map(_caller, sorted(shapes))]) + "\n"
+        callers = '#include "call.h"\n'  # a function for each kind of kernel, which calls kernels of this kind
+        for shape in sorted({_shape(parameters) for parameters in self.signatures.values()}):
+            types = ", ".join({"p": "void *", "i": "i64", "f": "float"}[letter] for letter in shape)
+            values = ", ".join(f"a[{place}].{letter}" for place, letter in enumerate(shape))
+            head = f"API void call_{shape}(kernel_function f, const slot *a)"
+            callers += f"{head} {{ ((void (*)({types}))f)({values}); }}\n"
         self.code = ctypes.CDLL(str(build.library(sources, callers, openmp=openmp)))
 
     def address(self, name: str) -> int | None:
@@ -209,29 +210,17 @@ def _shape(parameters: tuple[Parameter, ...]) -> str:
     return "".join(parameter.letter for parameter in parameters) + "i"
 
 
-def _caller(shape: str) -> str:
-    """A C function that calls kernels of a shape."""
-    types = ", ".join({"p": "void *", "i": "i64", "f": "float"}[letter] for letter in shape)
-    values = ", ".join(f"a[{place}].{letter}" for place, letter in enumerate(shape))
-    return f"API void call_{shape}(kernel_function f, const slot *a) {{ ((void (*)({types}))f)({values}); }}"
-
-
 @functools.cache
 def _library(source: Path | None = None) -> _Library:
-    sources = build.sources() if source is None else [source]
-    runtime = _openmp_runtime()
-    if runtime is not None:
-        ctypes.CDLL(runtime, mode=ctypes.RTLD_GLOBAL)  # here the kernels find the thread functions
+    sources, runtime = build.sources() if source is None else [source], None
+    with contextlib.suppress(OSError):
+        mapped = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+        runtime = re.search(r"(/\S*/lib(?:gomp|iomp5|omp)[^/\s]*\.so[^/\s]*)", mapped)
+    if runtime is not None and os.path.exists(runtime[1]):
+        # The OpenMP runtime that torch uses, where the kernels find the thread functions: a second one in the process
+        # would have threads of its own.
+        ctypes.CDLL(runtime[1], mode=ctypes.RTLD_GLOBAL)
         # A compiler may have no OpenMP, or require a runtime other than torch's: then the kernels use one thread.
         with contextlib.suppress(BuildError, OSError):
             return _Library(sources, openmp=True)
     return _Library(sources, openmp=False)
-
-
-def _openmp_runtime() -> str | None:
-    """The OpenMP runtime that torch uses: a second one in the process would have threads of its own."""
-    with contextlib.suppress(OSError):
-        mapped = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
-        found = re.search(r"(/\S*/lib(?:gomp|iomp5|omp)[^/\s]*\.so[^/\s]*)", mapped)
-        return found[1] if found and os.path.exists(found[1]) else None
-    return None
