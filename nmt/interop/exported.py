@@ -129,16 +129,6 @@ def value_problems(tensors: Mapping[str, Tensor]) -> list[str]:
     return wrong
 
 
-def type_problems(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
-    """Tensors of another type than they must have."""
-    wrong = []
-    for name in sorted(expected.keys() & found.keys()):
-        must, is_ = (str(tensors[name].dtype).removeprefix("torch.") for tensors in (expected, found))
-        if is_ != must:
-            wrong.append(f"{name} is {is_} but must be {must}")
-    return wrong
-
-
 def decoding_files(decoding: DecodingConfig) -> dict[str, str]:
     """By its key each file that the decoding settings name, as `shortlist`; a language model is no file."""
     return {key: value for key in names_of("file") if (value := getattr(decoding, key)) is not None}

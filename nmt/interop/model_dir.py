@@ -18,7 +18,7 @@ from nmt.files import is_file, is_folder, is_there
 from nmt.interop import exported, run_layout
 from nmt.interop.device import choose_device
 from nmt.interop.engine.opened import TAKEN_BY, is_engine_file
-from nmt.interop.exported import FORMATS, Format, layout, on_device, type_problems, unpacked, value_problems
+from nmt.interop.exported import FORMATS, Format, layout, on_device, unpacked, value_problems
 from nmt.interop.run_layout import LongestSource, read_facts
 from nmt.interop.weights_file import LONGEST_NAME, check_finite, first_few, parse_weights, read_shapes, read_weights
 from nmt.kernel_check import Purpose, choose_kernels, use_verified_kernels
@@ -284,7 +284,7 @@ def check_stored(model: Seq2Seq, tensors: Mapping[str, Tensor], form: Format, *,
     Of tensors on the meta device, which have none, values are not looked at.
     """
     expected = layout(model, form)
-    differing = weight_differences(expected, tensors) or type_problems(expected, tensors)
+    differing = weight_differences(expected, tensors, types=True)
     if not differing and not any(tensor.is_meta for tensor in tensors.values()):
         differing = value_problems(tensors)
     _check(differing, file=file)
@@ -295,8 +295,10 @@ def _check(differing: Sequence[str], *, file: Path) -> None:
         raise CheckpointError(f"{file}: not the weights of this configuration and tokenizer: {first_few(differing)}")
 
 
-def weight_differences(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str]:
-    """Each parameter that is missing, unknown, of another shape or no real number, in words."""
+def weight_differences(
+    expected: Mapping[str, Tensor], found: Mapping[str, Tensor], *, types: bool = False
+) -> list[str]:
+    """Each parameter that is missing, unknown, of another shape, or no real number; with `types` of another type."""
     wrong = [f"{name} is missing" for name in sorted(expected.keys() - found.keys())]
     for name in sorted(found.keys() - expected.keys()):
         # Somebody else's file can call a tensor anything, line ends and control sequences included.
@@ -307,4 +309,7 @@ def weight_differences(expected: Mapping[str, Tensor], found: Mapping[str, Tenso
             wrong.append(f"{name} is {list(found[name].shape)} but must be {list(expected[name].shape)}")
         elif not found[name].is_floating_point() and expected[name].is_floating_point():
             wrong.append(f"{name} holds {found[name].dtype}")
+        elif types and found[name].dtype != expected[name].dtype:
+            is_, must = (str(tensors[name].dtype).removeprefix("torch.") for tensors in (found, expected))
+            wrong.append(f"{name} is {is_} but must be {must}")
     return wrong
