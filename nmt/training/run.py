@@ -360,8 +360,10 @@ def build_updater(
     if training.average_after is not None:
         average = PlateauAverage(model, patience=training.average_after)
     return Updater(
-        model,
-        optimizer(parameters, lr=training.lr, options=component_options(optimizer, training.optimizer_options)),
+        model=model,
+        optimizer=optimizer(
+            parameters, lr=training.lr, options=component_options(optimizer, training.optimizer_options)
+        ),
         schedule=schedule(
             lr=training.lr,
             hidden_size=model.outline(config.model).width,
@@ -377,7 +379,7 @@ def build_updater(
         guard=BadUpdateGuard(max_bad_updates=training.max_bad_updates, skip_norm=training.skip_norm),
         ema=average,
         dropout_warmup_steps=training.dropout_warmup_steps,
-        world=world,
+        world=World(device) if world is None else world,
     )
 
 

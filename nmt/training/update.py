@@ -251,18 +251,16 @@ def clip_(parameters: Iterable[Tensor], max_norm: float) -> float:
     return norm
 
 
+@dataclass(kw_only=True)
 class BadUpdateGuard:
     """Says which updates must be skipped, counts them, and ends training when there are too many in a row."""
 
-    def __init__(self, *, max_bad_updates: int, skip_norm: float | None = None) -> None:
-        """Up to `max_bad_updates` in a row are skipped; one more raises DivergedError.
-
-        `skip_norm`: the largest norm of a gradient that may be applied; by default every finite one may.
-        """
-        self.max_bad_updates = max_bad_updates
-        self.skip_norm = skip_norm
-        self.total = 0
-        self.in_a_row = 0
+    max_bad_updates: int
+    """So many in a row are skipped; one more raises DivergedError."""
+    skip_norm: float | None = None
+    """The largest norm of a gradient that may be applied; by default every finite one may."""
+    total: int = 0
+    in_a_row: int = 0
 
     def usable(self, objective: float, norm: float, *, overflow: bool = False) -> bool:
         """Whether an update with this objective and gradient norm may be applied.
@@ -360,41 +358,30 @@ class Update:
     lr: float
 
 
+@dataclass(eq=False, kw_only=True)
 class Updater:
     """The weights and everything that changes them."""
 
-    def __init__(
-        self,
-        model: Seq2Seq,
-        optimizer: torch.optim.Optimizer,
-        *,
-        schedule: Schedule,
-        objective: Objective,
-        precision: Precision,
-        guard: BadUpdateGuard,
-        ema: EMA | None = None,
-        dropout_warmup_steps: int = 0,
-        world: World | None = None,
-    ) -> None:
-        """Of a model with the dropouts of its configuration.
+    model: Seq2Seq
+    """With the dropouts of its configuration."""
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule
+    objective: Objective
+    precision: Precision
+    guard: BadUpdateGuard
+    ema: EMA | None
+    dropout_warmup_steps: int
+    world: World
+    """The processes that share the batches of each update."""
 
-        `world`: the processes that share the batches of each update; by default only this one.
-        """
-        self.model = model
-        self.optimizer = optimizer
-        self.schedule = schedule
-        self.objective = objective
-        self.precision = precision
-        self.guard = guard
-        self.ema = ema
-        self.following: list[Schedule | EMA] = [schedule] if ema is None else [schedule, ema]
+    def __post_init__(self) -> None:
+        self.following: list[Schedule | EMA] = [self.schedule] if self.ema is None else [self.schedule, self.ema]
         """What is told the scores of regular validations."""
-        self.world = World(precision.device) if world is None else world
-        self.scaler = precision.grad_scaler()
-        self._options = dict(optimizer.defaults)  # torch adds to them later
-        number_layers(model)
-        self._dropouts = DropoutWarmup(model, steps=dropout_warmup_steps)
-        self._parameters = [weight for weight in model.parameters() if weight.requires_grad]
+        self.scaler = self.precision.grad_scaler()
+        self._options = dict(self.optimizer.defaults)  # torch adds to them later
+        number_layers(self.model)
+        self._dropouts = DropoutWarmup(self.model, steps=self.dropout_warmup_steps)
+        self._parameters = [weight for weight in self.model.parameters() if weight.requires_grad]
 
     def update(self, group: Group, *, step: int) -> Update:
         """Do the update after `step` earlier ones with the batches of `group`.
