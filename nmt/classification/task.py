@@ -33,7 +33,14 @@ from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import DataError, counted
 from nmt.files import reason, replace_text
 from nmt.models import build_model
-from nmt.other_tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
+from nmt.other_tasks.in_memory import (
+    SURE_OF_LABELS,
+    InMemoryTask,
+    ScoreValidator,
+    batch_settings,
+    largest_batch,
+    unused_keys,
+)
 from nmt.registry import TASKS, TOKENIZERS
 from nmt.training.distributed import World
 from nmt.training.losses import BatchLoss, Loss, cross_entropy
@@ -41,7 +48,7 @@ from nmt.training.run_dir import write_lines
 from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample
 from nmt.training.trainer import Trainer
-from nmt.training.validation import SURE_OF_LABELS, Chance, Check, ScoreValidator, chance_of
+from nmt.training.validation import Chance, Check, chance_of
 
 _CORNER = "correct / predicted"
 

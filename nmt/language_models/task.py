@@ -31,7 +31,7 @@ from nmt.models.build import within
 from nmt.ops.dropout import Masks, batch_key
 from nmt.ops.linear_cross_entropy import Losses
 from nmt.ops.recurrence import at_least_fp32
-from nmt.other_tasks.in_memory import OF_TRANSLATION, batch_settings, largest_batch
+from nmt.other_tasks.in_memory import OF_TRANSLATION, ScoreValidator, batch_settings, largest_batch
 from nmt.registry import TASKS
 from nmt.training.batches import BatchStream, Group, Position, Prefetching
 from nmt.training.distributed import Share, World, interleave
@@ -43,7 +43,6 @@ from nmt.training.trainer import Trainer
 from nmt.training.validation import (
     LOSS_BATCH_TOKENS,
     Check,
-    ScoreValidator,
     batch_losses,
     in_all_processes,
     mean_loss,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,12 +19,17 @@ from nmt.data.corpus import Rows
 from nmt.data.sampler import HasLengths
 from nmt.data.text import named_files
 from nmt.data.text_facts import ValidationFacts, facts_of_files
+from nmt.data.work import Advance, no_progress
 from nmt.errors import ConfigError, missing
 from nmt.other_tasks.vectors import Vectors, read_vectors
 from nmt.training.distributed import Share, World
 from nmt.training.task import Task
+from nmt.training.validation import Chance, Check, Validation
 
 TEXTS: Final = ("train", "dev", "test")
+SURE_OF_LABELS = 3.0
+"""Standard deviations of the shuffled scores of labels that are luck: they have no outliers, unlike translations', and
+few steps."""
 SAMPLE_ROWS = 2
 """Rows of the largest batch on which the memory of a whole one is measured."""
 OF_TRANSLATION: Final = {
@@ -144,3 +152,31 @@ def largest_batch(batches: Iterable[Rows], lengths: np.ndarray[Any, Any]) -> tup
     """The largest row lengths of the batch with the most cells, and its number of rows; `lengths` of all rows."""
     rows = max(batches, key=lambda rows: len(rows) * int(lengths[rows].max()))
     return rows[np.argsort(-lengths[rows], kind="stable")[:SAMPLE_ROWS]], len(rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreValidator(ABC):
+    """Validation data of which there are scores and nothing else."""
+
+    device: torch.device
+    world: World
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """Digest of the data."""
+
+    @property
+    def lines(self) -> int:
+        return 0
+
+    @abstractmethod
+    def scores(self, model: Any, *, check: Check) -> tuple[dict[str, float], Chance | None]:
+        """`loss`, and whatever else is measured of `model`, in evaluation mode; the same in all processes."""
+
+    def validate(self, model: Any, *, check: Check, translated: Advance = no_progress) -> Validation:
+        """As `nmt.training.task.Validates`."""
+        started = time.monotonic()
+        scores, chance = self.scores(model, check=check)
+        (seconds,) = self.world.from_main([round(time.monotonic() - started, 3)])
+        return Validation(scores, seconds=seconds, chance=chance)

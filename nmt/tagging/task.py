@@ -23,7 +23,14 @@ from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import DataError, counted
 from nmt.interop.model_dir import sizes_of
 from nmt.models import build_model
-from nmt.other_tasks.in_memory import InMemoryTask, batch_settings, largest_batch, unused_keys
+from nmt.other_tasks.in_memory import (
+    SURE_OF_LABELS,
+    InMemoryTask,
+    ScoreValidator,
+    batch_settings,
+    largest_batch,
+    unused_keys,
+)
 from nmt.registry import TASKS
 from nmt.tagging.labels import Span, joined, with_labels
 from nmt.tagging.model import Tagger, TaggerOptions
@@ -35,7 +42,7 @@ from nmt.training.run_dir import write_lines
 from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample
 from nmt.training.trainer import Trainer
-from nmt.training.validation import SURE_OF_LABELS, Chance, Check, ScoreValidator, chance_of
+from nmt.training.validation import Chance, Check, chance_of
 
 
 class F1(NamedTuple):

@@ -7,10 +7,9 @@ import dataclasses
 import random
 import statistics
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -78,8 +77,6 @@ LINES_FOR_CHANCE = 99
 of tokenised text at each shuffle."""
 SURE = 4.0
 """Standard deviations of the shuffled scores of translations: of 20 lines by chance 3 % have a BLEU that is better."""
-SURE_OF_LABELS = 3.0
-"""The same of labels, whose scores have no such outliers and few steps."""
 
 
 def chance_of(
@@ -141,34 +138,6 @@ def in_all_processes(world: World, work: Callable[[], T]) -> list[T]:
     if len(parts) < world.size:
         raise InterruptedValidationError
     return [part for (part,) in parts]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScoreValidator(ABC):
-    """Validation data of which there are scores and nothing else."""
-
-    device: torch.device
-    world: World
-
-    @property
-    @abstractmethod
-    def key(self) -> str:
-        """Digest of the data."""
-
-    @property
-    def lines(self) -> int:
-        return 0
-
-    @abstractmethod
-    def scores(self, model: Any, *, check: Check) -> tuple[dict[str, float], Chance | None]:
-        """`loss`, and whatever else is measured of `model`, in evaluation mode; the same in all processes."""
-
-    def validate(self, model: Any, *, check: Check, translated: Advance = no_progress) -> Validation:
-        """As `nmt.training.task.Validates`."""
-        started = time.monotonic()
-        scores, chance = self.scores(model, check=check)
-        (seconds,) = self.world.from_main([round(time.monotonic() - started, 3)])
-        return Validation(scores, seconds=seconds, chance=chance)
 
 
 @dataclass(frozen=True, kw_only=True)
