@@ -75,8 +75,20 @@ class AdamW(_OneKernel, torch.optim.AdamW):
         """Share of every weight, times the rate, that each update takes away."""
 
 
-class OwnOptimizer(torch.optim.Optimizer):
-    """Base of the optimizers whose equations stand here, for all weights of a group together."""
+@OPTIMIZERS.register("adam_tf")
+class AdamTF(torch.optim.Optimizer):
+    """Adam with TensorFlow's epsilon, which bias correction does not scale; what Zero trains with.
+
+        lr_t = lr * sqrt(1 - beta2**t) / (1 - beta1**t)
+        w   -= lr_t * m / (sqrt(v) + epsilon)
+
+    t counts the updates of the whole group, as TensorFlow's beta powers do.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options(Adam.Options):
+        epsilon: Amount = 1e-9
+        """Added to the root of the second mean, before bias correction. Zero: `epsilon`."""
 
     def __init__(self, parameters: Iterable[Any], *, lr: float, options: Any) -> None:
         """`parameters`: tensors, or groups of them."""
@@ -98,10 +110,6 @@ class OwnOptimizer(torch.optim.Optimizer):
 
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         """Do update number `group["updates"]`, from 1, of those weights of a group that have gradients."""
-        raise NotImplementedError
-
-    def _adam(self, group: dict[str, Any], weights: list[Tensor], *, epsilon: float) -> None:
-        """Adam with this epsilon, which is added to the root of the second mean before bias correction."""
         beta1, beta2 = group["betas"]
         rate = group["lr"] * math.sqrt(1 - beta2 ** group["updates"]) / (1 - beta1 ** group["updates"])
         grads = [weight.grad for weight in weights if weight.grad is not None]
@@ -110,7 +118,7 @@ class OwnOptimizer(torch.optim.Optimizer):
         torch._foreach_mul_(squares, beta2)
         torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
         denominators = torch._foreach_sqrt(squares)
-        torch._foreach_add_(denominators, epsilon)
+        torch._foreach_add_(denominators, group["eps"])
         torch._foreach_addcdiv_(weights, means, denominators, -rate)
 
     def _kept(self, weights: list[Tensor], name: str) -> list[Tensor]:
@@ -119,25 +127,6 @@ class OwnOptimizer(torch.optim.Optimizer):
             if name not in self.state[weight]:
                 self.state[weight][name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
         return [self.state[weight][name] for weight in weights]
-
-
-@OPTIMIZERS.register("adam_tf")
-class AdamTF(OwnOptimizer):
-    """Adam with TensorFlow's epsilon, which bias correction does not scale; what Zero trains with.
-
-        lr_t = lr * sqrt(1 - beta2**t) / (1 - beta1**t)
-        w   -= lr_t * m / (sqrt(v) + epsilon)
-
-    t counts the updates of the whole group, as TensorFlow's beta powers do.
-    """
-
-    @dataclass(frozen=True, kw_only=True)
-    class Options(Adam.Options):
-        epsilon: Amount = 1e-9
-        """Added to the root of the second mean, before bias correction. Zero: `epsilon`."""
-
-    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
-        self._adam(group, weights, epsilon=group["eps"])
 
 
 _QUINTIC: Final = (3.4445, -4.7750, 2.0315)
@@ -161,7 +150,7 @@ def orthogonalized(matrices: Tensor, *, steps: int) -> Tensor:
 
 
 @OPTIMIZERS.register("muon")
-class Muon(OwnOptimizer):
+class Muon(AdamTF):
     """Muon (Jordan et al., 2024) for matrices, Adam for tables of embeddings, vectors and numbers.
 
         m  = momentum * m + (1 - momentum) * g,  W -= lr * scale * sqrt(max(rows, columns)) * orthogonal(n)
@@ -203,8 +192,9 @@ class Muon(OwnOptimizer):
             length = group["scale"] * math.sqrt(max(shape))
             torch._foreach_add_(matrices, found.unbind(), alpha=-group["lr"] * length)
         if others:
-            corrected = math.sqrt(1 - group["betas"][1] ** group["updates"])
-            self._adam(group, others, epsilon=group["eps"] * corrected)  # as PyTorch adds it, after bias correction
+            # As PyTorch adds it, after bias correction.
+            corrected = group["eps"] * math.sqrt(1 - group["betas"][1] ** group["updates"])
+            super()._update({**group, "eps": corrected}, others)
 
 
 class _Renamed(torch.optim.Optimizer):
