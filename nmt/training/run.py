@@ -40,7 +40,7 @@ from nmt.training.checkpoint import (
 from nmt.training.distributed import World, check_same
 from nmt.training.doubts import never_learned
 from nmt.training.logs import EVENTS, RunLog, read_events, warnings_in
-from nmt.training.run_dir import LOCK, NEW, Change, check_resumable, locked, move_aside, rewind_translations
+from nmt.training.run_dir import LOCK, NEW, Change, check_resumable, locked, rewind_translations
 from nmt.training.state import Budget, Ending, Limits, Progress, Ranking, conditions
 from nmt.training.task import Prepared, Task, check_files, task_of
 from nmt.training.trainer import Trainer
@@ -272,7 +272,7 @@ def _end(task: Task, trainer: Trainer, data: Prepared, ending: Ending) -> None:
 
 
 def replace_run(task: Task, *, device: torch.device) -> Path | None:
-    """Move an existing run aside; return its new name, None if there is none.
+    """Move an existing run aside, to RUN.old-1 or the next free number; return its new name, None if there is none.
 
     Before that, the data of the new run is prepared in a new directory, and its model is built. The new directory then
     takes the name of the run, so that nothing is prepared twice.
@@ -302,7 +302,14 @@ def replace_run(task: Task, *, device: torch.device) -> Path | None:
             model = task.build_model(data.tokenizer, device=device)
             if start is not None:
                 load_initial_weights(start, model, tokenizer=data.tokenizer)
-            moved = move_aside(run)
+            number = 1
+            while (moved := run.with_name(f"{run.name}.old-{number}")).exists():
+                number += 1
+            with locked(run):
+                try:
+                    run.rename(moved)
+                except OSError as error:
+                    raise CheckpointError(f"{run}: cannot be moved to {moved}: {reason(error)}") from error
             folder.rename(run)
     except OSError as error:
         raise CheckpointError(f"{run}: cannot be replaced: {reason(error)}") from error

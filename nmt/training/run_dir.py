@@ -75,22 +75,6 @@ def _take(descriptor: int, run: Path) -> None:
         raise CheckpointError(f"{run / LOCK}: cannot be written: {reason(error)}") from error
 
 
-def move_aside(run: Path) -> Path:
-    """Rename an existing run, by its absolute path, to RUN.old-1, or the next free number; return the new name.
-
-    Raises CheckpointError where a living process trains there, or it cannot be renamed.
-    """
-    number = 1
-    while (target := run.with_name(f"{run.name}.old-{number}")).exists():
-        number += 1
-    with locked(run):
-        try:
-            run.rename(target)
-        except OSError as error:
-            raise CheckpointError(f"{run}: cannot be moved to {target}: {reason(error)}") from error
-    return target
-
-
 @dataclass(frozen=True)
 class Change:
     """A key whose value differs between a run and the configuration given now."""
