@@ -20,32 +20,9 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from nmt import files
 from nmt.data.saved_tokenizer import check_checksums, has_checksums, write_checksums
 from nmt.errors import CheckpointError, UnreadableError, counted, missing
-from nmt.files import (
-    LARGEST_CONFIG,
-    LARGEST_RECORD,
-    LARGEST_VOCABULARY,
-    RefusedError,
-    check_directory,
-    check_readable,
-    copy_folder,
-    is_folder,
-    is_there,
-    naming,
-    new_directory,
-    open_model_file,
-    path_of,
-    read_file,
-    read_sums,
-    reason,
-    sums_text,
-    sync,
-    unreadable,
-    unused_name,
-    write_file,
-    write_new,
-)
 from nmt.interop import run_layout
 from nmt.interop.export import check_output, whole_directory
 from nmt.interop.run_layout import FACTS, find_facts
@@ -83,11 +60,13 @@ def read_checkpoint(path: Path, *, must_be_finite: bool = True, largest: int | N
             be.
         OtherVersionError: it was written by a version with another format.
     """
-    if not is_there(path / run_layout.TRAINING_STATE):
+    if not files.is_there(path / run_layout.TRAINING_STATE):
         # Translating needs none; and a file server that fails may have lost it for this moment only.
         raise UnreadableError(f"{path}: has no {run_layout.TRAINING_STATE}; nothing has been changed")
     file = path / run_layout.SUMS
-    sums = read_sums(read_file(file, largest=LARGEST_RECORD)) if is_there(file) else {}  # older versions wrote none
+    sums = (
+        files.read_sums(files.read_file(file, largest=files.LARGEST_RECORD)) if files.is_there(file) else {}
+    )  # older versions wrote none
     if sums is None:
         raise DamagedError(f"{path}: damaged checkpoint: {file.name} is not a list of checksums")
     largest_state = None if largest is None else _STATES * largest
@@ -98,7 +77,7 @@ def read_checkpoint(path: Path, *, must_be_finite: bool = True, largest: int | N
             f"{path}: training state of format {written!r}, this version reads {STATE_FORMAT}; finish the run with the "
             f"version that started it, or start a new run from its weights with training.init_from"
         )
-    content = read_file(path / run_layout.WEIGHTS, largest=largest)
+    content = files.read_file(path / run_layout.WEIGHTS, largest=largest)
     found = hashlib.sha256(content).hexdigest()
     if found != state.get(DIGEST) or found != sums.get(run_layout.WEIGHTS, found):
         raise DamagedError(f"{path}: damaged checkpoint: {run_layout.WEIGHTS} differs from what was saved")
@@ -117,14 +96,14 @@ def trained_weights(state: dict[str, Any]) -> dict[str, Tensor]:
 
 def _read_state(file: Path, sums: Mapping[str, str], *, largest: int | None) -> dict[str, Any]:
     """The training state, verified if it has a checksum; raises as `read_checkpoint`."""
-    content = read_file(file, largest=largest)
+    content = files.read_file(file, largest=largest)
     known = sums.get(file.name)
     if known is not None and known != hashlib.sha256(content).hexdigest():
         raise DamagedError(f"{file.parent}: damaged checkpoint: {file.name} differs from what was saved")
     try:
         return parsed(file, lambda: _unpacked(content))
     except DamagedError as error:
-        cause = reason(error.__cause__ or error)
+        cause = files.reason(error.__cause__ or error)
         if known is not None:
             what = f"is what was saved, but PyTorch {torch.__version__} cannot read it"
             raise UnreadableError(f"{file}: {what}: {cause}; nothing has been changed") from error
@@ -149,7 +128,7 @@ def write_arrays(folder: Path, *, weights: dict[str, Tensor], state: dict[str, A
     del content
     record = {**state, FORMAT: STATE_FORMAT, DIGEST: sums[run_layout.WEIGHTS]}
     path = folder / run_layout.TRAINING_STATE
-    with naming(path), path.open("wb") as stream:
+    with files.naming(path), path.open("wb") as stream:
         output = _Output(stream)
         torch.save(record, output)  # type: ignore[arg-type]
         if output.error is not None:
@@ -157,7 +136,7 @@ def write_arrays(folder: Path, *, weights: dict[str, Tensor], state: dict[str, A
         stream.flush()
         os.fsync(stream.fileno())
     sums[path.name] = output.digest.hexdigest()
-    write_file(folder / run_layout.SUMS, sums_text(sums))
+    files.write_file(folder / run_layout.SUMS, files.sums_text(sums))
 
 
 class _Output:
@@ -207,27 +186,27 @@ class CheckpointStore:
             return target
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with new_directory(target) as temporary:
+            with files.new_directory(target) as temporary:
                 write_arrays(temporary, weights=weights, state=state)
-                write_file(temporary / run_layout.CONFIG, self.config_text.encode())
-                sync(temporary)
+                files.write_file(temporary / run_layout.CONFIG, self.config_text.encode())
+                files.sync(temporary)
                 old = target.with_name(f".replaced-{target.name}")
-                if is_folder(target):  # saved again at the same step, say with another validation
+                if files.is_folder(target):  # saved again at the same step, say with another validation
                     target.rename(old)
                 try:
                     temporary.rename(target)
                 except BaseException:
-                    if is_folder(old):
+                    if files.is_folder(old):
                         old.rename(target)
                     raise
                 shutil.rmtree(old, ignore_errors=True)
-                sync(target.parent)
+                files.sync(target.parent)
             self.write_ranking(ranking)
         except (OSError, MemoryError, RuntimeError, safetensors.SafetensorError) as error:
             # Which file it is, by the name that it would have had.
             file = Path(getattr(error, "filename", None) or target)
             file = target / file.name if file.parent.name.startswith(".writing-") else file
-            raise CheckpointError(f"{file}: cannot be written: {reason(error)}; {self._last()}") from error
+            raise CheckpointError(f"{file}: cannot be written: {files.reason(error)}; {self._last()}") from error
         self._prune(ranking)
         return target
 
@@ -284,7 +263,7 @@ class CheckpointStore:
         keep = {*steps[-self.keep_last :], *best}
         for path in (run_layout.step_dir(self.run, step) for step in steps if step not in keep):
             # Renamed first: a half deleted directory must not look like a checkpoint.
-            doomed = unused_name(path, prefix=".deleting-")
+            doomed = files.unused_name(path, prefix=".deleting-")
             path.rename(doomed)
             shutil.rmtree(doomed, ignore_errors=True)
         if not keep.issuperset(steps):
@@ -295,7 +274,7 @@ class CheckpointStore:
         folder = run_layout.checkpoints_dir(self.run)
         for path in folder.glob(".replaced-*"):
             target = path.with_name(path.name.removeprefix(".replaced-"))
-            if is_folder(target):
+            if files.is_folder(target):
                 shutil.rmtree(path, ignore_errors=True)
             else:  # killed between two renames: the old one is still the good one
                 path.rename(target)
@@ -324,33 +303,33 @@ def average_checkpoints(
         write_weights(temporary / run_layout.WEIGHTS, weights, metadata=facts)
 
 
-def average_weights(files: Sequence[Path]) -> dict[str, Tensor]:
+def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     """Mean of each tensor over safetensors files, summed in float64, in the type it is stored in.
 
     Tensors are read one by one, so that no more than the result is in memory. What is not floating point is
     taken from the last file. Raises CheckpointError for files that do not fit together and for NaN.
     """
-    if not files:
+    if not paths:
         raise ValueError("nothing to average")
     with contextlib.ExitStack() as stack:
         readers = []
-        for file in files:
-            if not is_there(file):
+        for file in paths:
+            if not files.is_there(file):
                 raise CheckpointError(missing(file))
-            check_readable(file)
+            files.check_readable(file)
             read_shapes(file)  # which says what is wrong with a damaged one
             try:
-                stream = stack.enter_context(open_model_file(file))
+                stream = stack.enter_context(files.open_model_file(file))
             except OSError as error:
-                raise unreadable(file, error) from error
-            reader = parsed(file, partial(safe_open, path_of(stream), framework="pt"))
+                raise files.unreadable(file, error) from error
+            reader = parsed(file, partial(safe_open, files.path_of(stream), framework="pt"))
             readers.append(stack.enter_context(reader))
         names = set(readers[0].keys())
-        for file, reader in zip(files, readers, strict=True):
+        for file, reader in zip(paths, readers, strict=True):
             if different := sorted(names.symmetric_difference(reader.keys())):
                 shown = ", ".join(different[:5]) + (", ..." if len(different) > 5 else "")
-                raise CheckpointError(f"{file}: another model than {files[0]}; not in both: {shown}")
-        return {name: _mean(name, files, [reader.get_tensor(name) for reader in readers]) for name in sorted(names)}
+                raise CheckpointError(f"{file}: another model than {paths[0]}; not in both: {shown}")
+        return {name: _mean(name, paths, [reader.get_tensor(name) for reader in readers]) for name in sorted(names)}
 
 
 def chosen_checkpoints(run: Path, count: int, *, best: bool) -> list[Path]:
@@ -372,11 +351,11 @@ def chosen_checkpoints(run: Path, count: int, *, best: bool) -> list[Path]:
     return [run_layout.step_dir(run, step) for step in sorted(steps[:count] if best else steps[-count:])]
 
 
-def _mean(name: str, files: Sequence[Path], tensors: Sequence[Tensor]) -> Tensor:
+def _mean(name: str, paths: Sequence[Path], tensors: Sequence[Tensor]) -> Tensor:
     first = tensors[0]
-    for file, tensor in zip(files, tensors, strict=True):
+    for file, tensor in zip(paths, tensors, strict=True):
         if tensor.shape != first.shape or tensor.dtype != first.dtype:
-            found = f"{name} is {tensor.dtype} {tuple(tensor.shape)}, in {files[0]} {first.dtype} {tuple(first.shape)}"
+            found = f"{name} is {tensor.dtype} {tuple(tensor.shape)}, in {paths[0]} {first.dtype} {tuple(first.shape)}"
             raise CheckpointError(f"{file}: another model: {found}")
         check_finite({name: tensor}, file=file)
     if not first.is_floating_point():
@@ -390,21 +369,21 @@ def _mean(name: str, files: Sequence[Path], tensors: Sequence[Tensor]) -> Tensor
 def _copy_settings(checkpoint: Path, run: Path, target: Path) -> None:
     """Copy configuration, tokenizer and facts; the checkpoint's own configuration where it has one."""
     config = checkpoint / run_layout.CONFIG
-    config = config if is_there(config) else run / run_layout.CONFIG
+    config = config if files.is_there(config) else run / run_layout.CONFIG
     tokenizer = run / run_layout.TOKENIZER
     for path in (config, tokenizer):
-        if not is_there(path):
+        if not files.is_there(path):
             raise CheckpointError(f"{path}: missing; without it the average could not translate")
     copy = target / run_layout.TOKENIZER
     facts = find_facts(checkpoint)
     try:
-        write_new(target / run_layout.CONFIG, read_file(config, largest=LARGEST_CONFIG))
+        files.write_new(target / run_layout.CONFIG, files.read_file(config, largest=files.LARGEST_CONFIG))
         if facts is not None:  # runs of older versions have none
-            write_new(target / FACTS, read_file(facts, largest=LARGEST_RECORD))
-        check_directory(tokenizer, within=run)
+            files.write_new(target / FACTS, files.read_file(facts, largest=files.LARGEST_RECORD))
+        files.check_directory(tokenizer, within=run)
         check_checksums(tokenizer)
-        copy_folder(tokenizer, copy, within=run, largest=LARGEST_VOCABULARY)
-    except RefusedError as error:
+        files.copy_folder(tokenizer, copy, within=run, largest=files.LARGEST_VOCABULARY)
+    except files.RefusedError as error:
         raise CheckpointError(f"{error.filename}: {error.strerror}") from error
     if not has_checksums(copy):
         write_checksums(copy)
