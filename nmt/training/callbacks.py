@@ -131,21 +131,16 @@ class Callbacks:
         """Why one has asked to stop, for people; other processes know it only of callbacks that they have."""
         return "a callback has asked to stop" if self.stopped is None else _worded(self.stopped)
 
-    def on_start(self, start: Start) -> None:
-        """Call this hook of all; so the next four."""
-        self._call("on_start", lambda member: member.on_start(start))
-
-    def on_update(self, update: UpdateResult) -> None:
-        self._call("on_update", lambda member: member.on_update(update))
-
-    def on_validation(self, validation: ValidationResult) -> None:
-        self._call("on_validation", lambda member: member.on_validation(validation))
-
-    def on_checkpoint(self, path: Path) -> None:
-        self._call("on_checkpoint", lambda member: member.on_checkpoint(path))
-
-    def on_end(self, end: End) -> None:
-        self._call("on_end", lambda member: member.on_end(end))
+    def call(self, hook: str, called: Callable[[Callback], object]) -> None:
+        """Do `called`, which calls this hook, with all of them."""
+        for name, member in self._members.items():
+            try:
+                called(member)
+            except StopTraining as stop:
+                if self.stopped is None:
+                    self.stopped = {"name": name, "options": self._chosen[name], "reason": str(stop)}
+            except NmtError as error:
+                raise CallbackError(f"callback '{name}', {hook}: {error}") from error
 
     def state_dict(self) -> dict[str, Any]:
         """The states of all by name, and the wish to stop.
@@ -177,16 +172,6 @@ class Callbacks:
             *(f"callback '{name}' is no longer there; its state is dropped" for name in gone),
             *(f"callback '{name}' is new and starts now" for name in new),
         ]
-
-    def _call(self, hook: str, call: Callable[[Callback], object]) -> None:
-        for name, member in self._members.items():
-            try:
-                call(member)
-            except StopTraining as stop:
-                if self.stopped is None:
-                    self.stopped = {"name": name, "options": self._chosen[name], "reason": str(stop)}
-            except NmtError as error:
-                raise CallbackError(f"callback '{name}', {hook}: {error}") from error
 
 
 def stop_of(saved: Mapping[str, Any], chosen: Mapping[str, Mapping[str, Any]]) -> str | None:

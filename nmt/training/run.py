@@ -101,8 +101,8 @@ def run_training(
             with warnings_in(log):
                 use_verified_kernels([trainer.updater.model], device=world.device, purpose="training")
                 _begin(task, trainer, data, loaded=loaded, changes=changes, start=start)
-                progress, rank = trainer.progress, world.rank
-                trainer.callbacks.on_start(Start(run, config, trainer.updater.model, progress.step, rank))
+                begun = Start(run, config, trainer.updater.model, trainer.progress.step, world.rank)
+                trainer.callbacks.call("on_start", lambda member: member.on_start(begun))
                 ending = trainer.train()
                 _end(task, trainer, data, ending)
                 return ending
@@ -268,7 +268,8 @@ def _end(task: Task, trainer: Trainer, data: Prepared, ending: Ending) -> None:
     if ending.exit_code == 0 and saved:
         finish(task, trainer, data)
         log.say(task.hint(run))
-    trainer.callbacks.on_end(End(progress.step, ending.reason, ending.finished))
+    ended = End(progress.step, ending.reason, ending.finished)
+    trainer.callbacks.call("on_end", lambda member: member.on_end(ended))
 
 
 def replace_run(task: Task, *, device: torch.device) -> Path | None:

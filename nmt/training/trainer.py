@@ -132,18 +132,17 @@ class Trainer:
         samples = self.samples if update.applied and self.world.is_main else None
         if samples is not None and self.progress.step % samples.every == 0:
             self.show_samples(samples, group)
-        self.callbacks.on_update(
-            UpdateResult(
-                step=self.progress.step,
-                epoch=self.progress.epochs_done(),
-                loss=update.nll / group.target_tokens,
-                objective=update.objective,
-                grad_norm=update.grad_norm,
-                lr=update.lr,
-                target_tokens=group.target_tokens,
-                applied=update.applied,
-            )
+        result = UpdateResult(
+            step=self.progress.step,
+            epoch=self.progress.epochs_done(),
+            loss=update.nll / group.target_tokens,
+            objective=update.objective,
+            grad_norm=update.grad_norm,
+            lr=update.lr,
+            target_tokens=group.target_tokens,
+            applied=update.applied,
         )
+        self.callbacks.call("on_update", lambda member: member.on_update(result))
 
     def show_samples(self, samples: TrainingSamples, group: Group) -> None:
         """Report what the inference weights make of text of this update."""
@@ -196,7 +195,8 @@ class Trainer:
             part.end_validation(score, higher_is_better=self.ranking.higher_is_better)
         self.progress.validated_step = self.progress.step
         self._report(result, new_best=new_best)
-        self.callbacks.on_validation(ValidationResult(self.progress.step, result.scores, new_best))
+        measured = ValidationResult(self.progress.step, result.scores, new_best)
+        self.callbacks.call("on_validation", lambda member: member.on_validation(measured))
         return new_best
 
     def save(self) -> None:
@@ -216,7 +216,7 @@ class Trainer:
         path = self.checkpoints.save(step, weights=weights, state=self.state_dict(), ranking=self.ranking)
         self.record("checkpoint", {"path": path.name})
         self.log.say(f"saved {path}")
-        self.callbacks.on_checkpoint(path)
+        self.callbacks.call("on_checkpoint", lambda member: member.on_checkpoint(path))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything besides the inference weights that an undisturbed continuation depends on."""

@@ -142,7 +142,7 @@ def test_what_fails_in_a_callback_names_it(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(Notes, "on_checkpoint", fail)
     with pytest.raises(CallbackError, match="callback 'notes', on_checkpoint: no such table"):
-        Callbacks([Choice("notes", {})]).on_checkpoint(Path("x"))
+        Callbacks([Choice("notes", {})]).call("on_checkpoint", lambda member: member.on_checkpoint(Path("x")))
 
 
 @pytest.mark.parametrize("kept", [{"path": Path("x")}, {"rows": [1, {2}]}, {"when": {Path("x"): 1}}])
