@@ -204,33 +204,21 @@ class DivergedError(NmtError):
     """Too many consecutive updates had a NaN or infinite loss or gradient, or a gradient that was too large."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Accumulation:
-    """The loss of one update whose gradient comes from several batches, of which this process may see only a part.
+def word_weights(group: Group, target: Tensor, *, normalization: Normalization, sentences: int | None = None) -> Tensor:
+    """The weight of each token loss of one batch in the loss of the update of `group`: [B, T], fp64, for ids [B, T].
 
     `token`: all token losses of all batches, divided by the number of all their tokens, whatever the sizes
     of the batches. `sentence`: the mean over all sentences of all batches of each sentence's mean. `batch` (Zero): the
     mean over batches of the mean over sentences of each sentence's mean.
     Back-propagating the weighted loss of each batch in turn adds up to the gradient of that loss.
+    `sentences`: sentences of the whole batch, if `target` has only some of them; the parts add up to its share.
     """
-
-    normalization: Normalization
-    batches: int
-    sentences: int
-    tokens: int
-    """Target tokens, end symbols counted."""
-
-    def weights(self, target: Tensor, *, sentences: int | None = None) -> Tensor:
-        """The weight of each token loss of one batch in the loss of the update: [B, T], fp64, for ids [B, T].
-
-        `sentences`: sentences of the whole batch, if `target` has only some of them; the parts add up to its share.
-        """
-        if self.normalization == "token":
-            return (target != PAD).double() / self.tokens
-        means = loss_weights(target, normalization=self.normalization) * len(target)
-        if self.normalization == "sentence":
-            return means / self.sentences
-        return means / (sentences or len(target)) / self.batches
+    if normalization == "token":
+        return (target != PAD).double() / group.target_tokens
+    means = loss_weights(target, normalization=normalization) * len(target)
+    if normalization == "sentence":
+        return means / group.whole_sentences
+    return means / (sentences or len(target)) / group.whole_batches
 
 
 @torch.no_grad()
@@ -411,18 +399,13 @@ class Updater:
 
     def _backward(self, group: Group) -> Tensor:
         """Add up the gradients of this process's batches; return their part of the objective (scaled) and nll."""
-        share = Accumulation(
-            batches=group.whole_batches,
-            sentences=group.whole_sentences,
-            tokens=group.target_tokens,
-            normalization=self.objective.normalization,
-        )
-        device = self.precision.device
+        device, normalization = self.precision.device, self.objective.normalization
         sums = torch.zeros(2, device=device, dtype=torch.float64)
         self.scaler.scale(sums[0])  # the first call makes the scale, and this process may have no batch
         for batch, sentences, masks in zip(group.batches, group.sentences, group.masks, strict=True):
             moved = batch.to(device)
-            weights = self.scaler.scale(share.weights(moved.target, sentences=sentences))
+            shares = word_weights(group, moved.target, normalization=normalization, sentences=sentences)
+            weights = self.scaler.scale(shares)
             with masked_by(masks):
                 with self.precision.autocast():
                     loss = self.objective.loss(self.objective.batch(self.model, moved, weights))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from nmt.training.update import Accumulation, BadUpdateGuard, DivergedError, clip_
+from nmt.training.update import BadUpdateGuard, DivergedError, clip_, word_weights
 
 
 def accumulation_of(targets, *, normalization):
     """Of an update of these batches of ids [B, T], padding 0."""
-    sizes = {"batches": len(targets), "sentences": sum(map(len, targets))}
-    return Accumulation(normalization=normalization, tokens=sum(int((ids != 0).sum()) for ids in targets), **sizes)
+    tokens = sum(int((ids != 0).sum()) for ids in targets)
+    group = SimpleNamespace(whole_batches=len(targets), whole_sentences=sum(map(len, targets)), target_tokens=tokens)
+    return partial(word_weights, group, normalization=normalization)
 
 
 def losses_of(weight, target):
@@ -35,8 +38,7 @@ def test_token_weighting_equals_one_large_batch():
     weight = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
     update = accumulation_of(batches, normalization="token")
     for target in batches:
-        (losses_of(weight, target) * update.weights(target)).sum().backward()
-    assert update.tokens == sum(int((target != 0).sum()) for target in batches)
+        (losses_of(weight, target) * update(target)).sum().backward()
     whole = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
     tokens = torch.cat([target[target != 0] for target in batches])
     loss = losses_of(whole, tokens).mean()
@@ -50,7 +52,7 @@ def test_sentences_have_equal_weight_in_the_update_or_in_their_batch(normalizati
     weight = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
     update = accumulation_of(batches, normalization=normalization)
     for target in batches:
-        (losses_of(weight, target) * update.weights(target)).sum().backward()
+        (losses_of(weight, target) * update(target)).sum().backward()
     means = [[losses_of(weight, row[row != 0]).mean().item() for row in target] for target in batches]
     wanted = sum(map(sum, means)) / sum(map(len, means))
     if normalization == "batch":
@@ -61,11 +63,11 @@ def test_sentences_have_equal_weight_in_the_update_or_in_their_batch(normalizati
 def test_weights_of_the_words_and_none_at_padding():
     target = torch.tensor([[4, 5, 2, 0, 0], [2, 0, 0, 0, 0]])
     other = torch.tensor([[2]])
-    each = accumulation_of([target, other], normalization="token").weights(target)
+    each = accumulation_of([target, other], normalization="token")(target)
     assert each.tolist() == [[0.2, 0.2, 0.2, 0, 0], [0.2, 0, 0, 0, 0]]
-    each = accumulation_of([target, other], normalization="batch").weights(target)
+    each = accumulation_of([target, other], normalization="batch")(target)
     assert each.tolist() == [[1 / 12, 1 / 12, 1 / 12, 0, 0], [1 / 4, 0, 0, 0, 0]]
-    each = accumulation_of([target, other], normalization="sentence").weights(target)
+    each = accumulation_of([target, other], normalization="sentence")(target)
     assert each.tolist() == [[1 / 9, 1 / 9, 1 / 9, 0, 0], [1 / 3, 0, 0, 0, 0]]
 
 
