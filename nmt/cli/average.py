@@ -36,7 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Choose the checkpoints, average them and print their names."""
     from nmt.interop.export import check_output
-    from nmt.training.checkpoint import average_checkpoints, chosen_checkpoints
+    from nmt.training.run_dir import average_checkpoints, chosen_checkpoints
 
     check_output(arguments.output, model=arguments.run)
     best = arguments.last is None

@@ -25,9 +25,8 @@ from nmt.files import LARGEST_LOG, RefusedError, check_size, is_file, is_folder,
 from nmt.interop import run_layout
 from nmt.interop.model_dir import planned_model, weight_differences
 from nmt.interop.weights_file import DamagedError, not_finite, read_shapes, read_weights
-from nmt.training.checkpoint import OtherVersionError, read_checkpoint, trained_weights
 from nmt.training.logs import EVENTS
-from nmt.training.run_dir import changes
+from nmt.training.run_dir import OtherVersionError, changes, read_checkpoint, trained_weights
 from nmt.training.state import Progress
 from nmt.training.task import check_files, task_of
 

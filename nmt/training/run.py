@@ -30,17 +30,22 @@ from nmt.ops.hardware import kernels_in_use
 from nmt.registry import METRICS, OPTIMIZERS, SCHEDULES
 from nmt.system import CpuClock, available_cores
 from nmt.training.callbacks import Callbacks, End, Start, stop_of
-from nmt.training.checkpoint import (
+from nmt.training.distributed import World, check_same
+from nmt.training.doubts import never_learned
+from nmt.training.logs import EVENTS, RunLog, read_events, warnings_in
+from nmt.training.run_dir import (
+    LOCK,
+    NEW,
+    Change,
     CheckpointStore,
     Loaded,
     OtherVersionError,
     average_checkpoints,
+    check_resumable,
+    locked,
     read_checkpoint,
+    rewind_translations,
 )
-from nmt.training.distributed import World, check_same
-from nmt.training.doubts import never_learned
-from nmt.training.logs import EVENTS, RunLog, read_events, warnings_in
-from nmt.training.run_dir import LOCK, NEW, Change, check_resumable, locked, rewind_translations
 from nmt.training.state import Budget, Ending, Limits, Progress, Ranking, conditions
 from nmt.training.task import Prepared, Task, check_files, task_of
 from nmt.training.trainer import Trainer

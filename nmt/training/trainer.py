@@ -14,11 +14,10 @@ from nmt.errors import ConfigError, counted
 from nmt.system import CpuClock
 from nmt.training.batches import Group, Position, Prefetching
 from nmt.training.callbacks import Callbacks, UpdateResult, ValidationResult
-from nmt.training.checkpoint import CheckpointStore, Loaded
 from nmt.training.distributed import World, check_same
 from nmt.training.doubts import equal_translations, inspect
 from nmt.training.logs import SAMPLE_HANG, ProgressBar, RunLog, memory_mb
-from nmt.training.run_dir import kept_translations, write_lines
+from nmt.training.run_dir import CheckpointStore, Loaded, kept_translations, write_lines
 from nmt.training.state import (
     Ending,
     InterruptedValidationError,

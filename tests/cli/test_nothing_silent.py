@@ -249,8 +249,8 @@ def test_bytes_that_are_no_text_replaced_or_left_out(
 def test_training_does_not_begin_or_go_on_with_them(run: Path, tmp_path: Path) -> None:
     from nmt.errors import CheckpointError
     from nmt.interop.model_dir import load_model
-    from nmt.training.checkpoint import CheckpointStore
     from nmt.training.run import load_initial_weights
+    from nmt.training.run_dir import CheckpointStore
     from nmt.training.state import Ranking
 
     loaded = load_model(run)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from nmt.training.check_run import check_run
 from safetensors.torch import load_file
 
 from nmt.cli import average, evaluate, score, shortlist, train, translate
@@ -20,9 +21,8 @@ from nmt.errors import CheckpointError, NmtError
 from nmt.interop import run_layout
 from nmt.run_check import command as check
 from nmt.run_check.check_run import check_run
-from nmt.training.checkpoint import CheckpointStore, read_checkpoint
 from nmt.training.logs import EVENTS, TEXT, RunLog
-from nmt.training.run_dir import FOLDERS, LOCK, locked
+from nmt.training.run_dir import FOLDERS, LOCK, CheckpointStore, locked, read_checkpoint
 from nmt.training.state import Ranking
 from nmt.zero import command as convert
 from nmt.zero.checkpoint import read_checkpoint as read_zero

@@ -127,7 +127,7 @@ def test_without_training_states_translation_is_left(run: Path, report: Report) 
 
 
 def test_other_shapes_and_values(run: Path, report: Report) -> None:
-    from nmt.training.checkpoint import DIGEST
+    from nmt.training.run_dir import DIGEST
 
     path = run / "checkpoints/step-12"
     weights = load_file(path / "model.safetensors")

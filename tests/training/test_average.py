@@ -13,7 +13,7 @@ from nmt.cli.average import main
 from nmt.errors import CheckpointError
 from nmt.interop import run_layout
 from nmt.interop.weights_file import weights_bytes
-from nmt.training.checkpoint import average_weights
+from nmt.training.run_dir import average_weights
 
 
 def weights(step):

@@ -14,7 +14,7 @@ import torch
 
 from nmt.errors import CheckpointError
 from nmt.interop import run_layout
-from nmt.training.checkpoint import CheckpointStore, read_checkpoint
+from nmt.training.run_dir import CheckpointStore, read_checkpoint
 from nmt.training.state import Ranking, random_state, set_random_state
 
 

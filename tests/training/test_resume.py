@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from nmt.ops import native
-from nmt.training import checkpoint
+from nmt.training import run_dir
 from nmt.training.distributed import World
 from nmt.training.state import environment, environment_changes
 from tests.subword_run import OPTIONS
@@ -308,7 +308,7 @@ def test_checkpoints_of_another_version_stay_as_they_are(
     config = write_config(folder)
     assert nmt_train(config) == 0
     capsys.readouterr()
-    monkeypatch.setattr(checkpoint, "STATE_FORMAT", 99)
+    monkeypatch.setattr(run_dir, "STATE_FORMAT", 99)
     assert nmt_train(config) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "step-12: training state of format 2, this version reads 99" in line

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from nmt.cli import translate
 from nmt.tasks import translation
 from nmt.training import run as runs
-from nmt.training.checkpoint import average_weights
+from nmt.training.run_dir import average_weights
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
 KINDS = ("average", "test")

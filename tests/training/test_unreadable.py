@@ -20,7 +20,7 @@ from nmt.data import corpus as encoded
 from nmt.data.prepare import _read_record as read_record
 from nmt.errors import CheckpointError, UnreadableError
 from nmt.run_check import command as check
-from nmt.training.checkpoint import CheckpointStore
+from nmt.training.run_dir import CheckpointStore
 from nmt.training.state import Ranking
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
