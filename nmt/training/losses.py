@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.models.base import PAD, Normalization, Seq2Seq, loss_weights
+from nmt.models.base import Seq2Seq
 from nmt.ops.dropout import current, masked_by
 from nmt.ops.linear_cross_entropy import Loss as Smoothed
 from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy, linear_r_drop
@@ -51,14 +51,6 @@ class TrainingBatch:
     weights: Tensor
     """[B, T] fp64, 0 at padding"""
     _passes: int = field(default=0, init=False)
-
-    @classmethod
-    def of(
-        cls, model: Seq2Seq, source: Tensor, target: Tensor, *, normalization: Normalization = "token"
-    ) -> TrainingBatch:
-        """A batch that makes a whole update, of ids without a column of only padding."""
-        places = (target != PAD).flatten().nonzero().squeeze(1)
-        return cls(model, source, target, places, loss_weights(target, normalization=normalization))
 
     @property
     def words(self) -> Tensor:

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from nmt.training.check_run import check_run
 from safetensors.torch import load_file
 
 from nmt.cli import average, evaluate, score, shortlist, train, translate

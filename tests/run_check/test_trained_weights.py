@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import check
 from nmt.run_check import command as check
 from nmt.training.run_dir import read_checkpoint, trained_weights, write_arrays
 from tests.tiny_training import nmt_train, write_config, write_corpus

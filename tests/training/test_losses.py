@@ -26,6 +26,7 @@ from nmt.training.task import task_of
 from nmt.training.update import Updater
 from tests.own_components import registries_restored, write_example
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
+from tests.training.whole_batch import whole_batch
 
 CPU = torch.device("cpu")
 
@@ -128,7 +129,7 @@ def small(dropout: float = 0.0) -> tuple[Any, Tensor, Tensor]:
 
 def test_what_a_loss_is_given() -> None:
     model, source, target = small()
-    batch = TrainingBatch.of(model, source, target, normalization="sentence")
+    batch = whole_batch(model, source, target, normalization="sentence")
     assert batch.words.tolist() == [4, 5, 6, 2, 7, 2, 8, 9, 2]
     assert batch.sentences.tolist() == [0] * 4 + [1] * 2 + [2] * 3
     torch.testing.assert_close(batch.sentence_weights, torch.full((3,), 1 / 3, dtype=torch.float64))
@@ -144,12 +145,12 @@ def test_what_a_loss_is_given() -> None:
 def test_each_pass_has_dropout_of_its_own_and_the_first_that_of_the_default_loss() -> None:
     model, source, target = small(dropout=0.5)
     with masked_by(Masks(17)):
-        batch = TrainingBatch.of(model, source, target)
+        batch = whole_batch(model, source, target)
         first, second, third = batch.logits(), batch.logits(), batch.logits()
-        again = TrainingBatch.of(model, source, target)
+        again = whole_batch(model, source, target)
         assert torch.equal(again.logits(), first) and torch.equal(again.logits(), second)
         assert not torch.equal(first, second) and not torch.equal(second, third)
-        torch.testing.assert_close(Plain()(TrainingBatch.of(model, source, target)).total, CrossEntropy()(again).total)
+        torch.testing.assert_close(Plain()(whole_batch(model, source, target)).total, CrossEntropy()(again).total)
         assert LOSSES.get("consistent")()(again).total > CrossEntropy()(again).total
 
 

@@ -24,6 +24,7 @@ from nmt.training.losses import RDrop, TrainingBatch, cross_entropy
 from nmt.training.run import build_updater
 from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
+from tests.training.whole_batch import whole_batch
 
 SOURCE = torch.tensor([[3, 4, 5, 2, 0], [6, 7, 2, 0, 0], [3, 8, 4, 5, 2]])
 TARGET = torch.tensor([[8, 3, 2, 0], [4, 2, 0, 0], [5, 6, 7, 2]])
@@ -71,12 +72,12 @@ def test_total_and_gradients_equal_the_formula_on_two_passes(settings: dict[str,
     model = build(settings)
     loss = RDrop(label_smoothing=0.1, options=RDrop.Options(alpha=2.0))
     with masked_by(Masks(KEY, 4)):
-        found = loss(TrainingBatch.of(model, SOURCE, TARGET))
+        found = loss(whole_batch(model, SOURCE, TARGET))
     logits = []
     for first in (4, 4 + SECOND_PASS):
         with masked_by(Masks(KEY, first)):
-            logits.append(TrainingBatch.of(model, SOURCE, TARGET).logits())
-    batch = TrainingBatch.of(model, SOURCE, TARGET)
+            logits.append(whole_batch(model, SOURCE, TARGET).logits())
+    batch = whole_batch(model, SOURCE, TARGET)
     wanted = naive(*logits, batch, alpha=2.0, label_smoothing=0.1)
     assert found.total.item() == pytest.approx(wanted.item(), rel=1e-10)
     nll = sum(cross_entropy(values, batch.words) for values in logits) / 2
@@ -91,9 +92,9 @@ def test_total_and_gradients_equal_the_formula_on_two_passes(settings: dict[str,
 def test_passes_after_others_have_masks_of_their_own() -> None:
     model = build(MODELS[1])
     with masked_by(Masks(KEY)):
-        batch = TrainingBatch.of(model, SOURCE, TARGET)
+        batch = whole_batch(model, SOURCE, TARGET)
         first, second, third = batch.features(), batch.passes(2), batch.passes(2)
-        again = TrainingBatch.of(model, SOURCE, TARGET)
+        again = whole_batch(model, SOURCE, TARGET)
         torch.testing.assert_close(again.passes(2)[0], first)
     passes = [first, *second, *third]
     assert all(not torch.allclose(a, b) for number, a in enumerate(passes) for b in passes[:number])
@@ -101,9 +102,9 @@ def test_passes_after_others_have_masks_of_their_own() -> None:
 
 def test_passes_are_made_without_masks_too() -> None:
     model = build(MODELS[1])
-    first, second = TrainingBatch.of(model, SOURCE, TARGET).passes(2)
+    first, second = whole_batch(model, SOURCE, TARGET).passes(2)
     assert not torch.allclose(first, second)
-    first, second = TrainingBatch.of(model.eval(), SOURCE, TARGET).passes(2)
+    first, second = whole_batch(model.eval(), SOURCE, TARGET).passes(2)
     torch.testing.assert_close(first, second)
 
 

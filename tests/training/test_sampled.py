@@ -20,10 +20,11 @@ from nmt.models.parts import number_layers
 from nmt.ops.dropout import Masks, masked_by
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
-from nmt.training.losses import CrossEntropy, SampledCrossEntropy, TrainingBatch, cross_entropy
+from nmt.training.losses import CrossEntropy, SampledCrossEntropy, cross_entropy
 from nmt.training.run import build_updater
 from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
+from tests.training.whole_batch import whole_batch
 
 SOURCE = torch.tensor([[3, 4, 5, 2, 0], [6, 7, 2, 0, 0], [3, 8, 4, 5, 2]])
 TARGET = torch.tensor([[8, 3, 2, 0], [4, 2, 0, 0], [8, 6, 3, 2]])
@@ -52,7 +53,7 @@ def loss_of(samples: int) -> SampledCrossEntropy:
 
 def found_by(model: Seq2Seq, key: int, *, samples: int) -> Tensor:
     with masked_by(Masks(key)):
-        return loss_of(samples)(TrainingBatch.of(model, SOURCE, TARGET)).total
+        return loss_of(samples)(whole_batch(model, SOURCE, TARGET)).total
 
 
 def test_with_all_other_words_it_is_cross_entropy(model: Seq2Seq) -> None:
@@ -63,7 +64,7 @@ def test_with_all_other_words_it_is_cross_entropy(model: Seq2Seq) -> None:
         CrossEntropy(label_smoothing=0.1),
     ):
         with masked_by(Masks(7)):
-            result = loss(TrainingBatch.of(model, SOURCE, TARGET))
+            result = loss(whole_batch(model, SOURCE, TARGET))
         gradients = torch.autograd.grad(result.total, list(model.parameters()))
         found.append((result.total, result.nll.sum(), gradients))
     torch.testing.assert_close(found[0], found[2])
@@ -73,10 +74,10 @@ def test_with_all_other_words_it_is_cross_entropy(model: Seq2Seq) -> None:
 def test_total_and_gradients_equal_the_formula(model: Seq2Seq) -> None:
     """Of the logits of the batch's words and of four others, which count for as many as there are."""
     with masked_by(Masks(5)):
-        found = loss_of(4)(TrainingBatch.of(model, SOURCE, TARGET))
+        found = loss_of(4)(whole_batch(model, SOURCE, TARGET))
         others = torch.randperm(SIZE, generator=torch.Generator().manual_seed(5)).tolist()
         sample = [word for word in others if word not in OWN][:4]
-        batch = TrainingBatch.of(model, SOURCE, TARGET)
+        batch = whole_batch(model, SOURCE, TARGET)
         chosen = OWN + sample
         logits = batch.logits()[:, chosen]
     logits = logits + torch.tensor([0.0] * len(OWN) + [math.log((SIZE - len(OWN)) / 4)] * 4)
@@ -92,13 +93,13 @@ def test_total_and_gradients_equal_the_formula(model: Seq2Seq) -> None:
 def test_the_mean_over_many_samples_is_near_cross_entropy(model: Seq2Seq) -> None:
     """As each word of a sample counts for all that it stands for."""
     model.eval()
-    exact = CrossEntropy()(TrainingBatch.of(model, SOURCE, TARGET)).total
+    exact = CrossEntropy()(whole_batch(model, SOURCE, TARGET)).total
     loss = SampledCrossEntropy(options=SampledCrossEntropy.Options(samples=10))
     keys = range(200)
     totals = []
     for key in keys:
         with masked_by(Masks(key)):
-            totals.append(loss(TrainingBatch.of(model, SOURCE, TARGET)).total.item())
+            totals.append(loss(whole_batch(model, SOURCE, TARGET)).total.item())
     mean = sum(totals) / len(totals)
     assert max(totals) - min(totals) > 0.02
     assert mean == pytest.approx(exact.item(), abs=0.01)
@@ -110,7 +111,7 @@ def test_the_sample_is_that_of_the_batch(model: Seq2Seq) -> None:
     torch.manual_seed(9)
     assert found_by(model, 1, samples=4) == first
     assert found_by(model, 2, samples=4) != first
-    losses = [loss_of(4)(TrainingBatch.of(model, SOURCE, TARGET)).total.item() for _ in range(2)]
+    losses = [loss_of(4)(whole_batch(model, SOURCE, TARGET)).total.item() for _ in range(2)]
     assert losses[0] != losses[1], "without masks torch's generator decides"
 
 
