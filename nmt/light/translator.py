@@ -135,13 +135,9 @@ class Translator(NotCopied):
             raise ArgumentError(f"lines must be an iterable of strings, not {type(lines).__name__}")
         if not isinstance(window, int) or isinstance(window, bool) or window < 1:
             raise ArgumentError(f"window must be a whole number of 1 or more, not {window!r}")
-        return self._windows(iter(lines), window, *self._options(options))
-
-    def _windows(
-        self, items: Iterator[str], window: int, chosen: Options, details: tuple[str, ...]
-    ) -> Iterator[Result]:
-        while taken := list(islice(items, window)):
-            yield from self._translated(taken, chosen, details)
+        items, chosen = iter(lines), self._options(options)
+        windows = iter(lambda: list(islice(items, window)), [])
+        return (result for taken in windows for result in self._translated(taken, *chosen))
 
     def texts(self, lines: Sequence[str], **options: Any) -> list[str]:
         """Only the best translations, without the other fields of a `Result`."""

@@ -411,16 +411,6 @@ static bool check_registers(const model *m, uint64_t weights, char *problem, siz
     return true;
 }
 
-static bool check_caches(const model *m, uint64_t weights, char *problem, size_t room) {
-    uint64_t numbers = 0, words = (CACHED_WORDS + (uint64_t)m->set.length_offset) * m->set.beam_size;
-    for (uint32_t c = 0; c < m->set.caches; c++) {
-        if (!m->cache_widths[c]) REFUSE("inconsistent: cache %u is not used", c);
-        numbers += 2 * words * m->cache_widths[c];
-    }
-    if (numbers > CACHES * weights) REFUSE("inconsistent: its caches are too wide for its weights");
-    return true;
-}
-
 /* Also finds out which registers are kept with a sentence, and how wide caches are. `weights`: bytes of all tensors. */
 static bool check_programs(model *m, uint64_t weights, char *problem, size_t room) {
     if (!check_registers(m, weights, problem, room)) return false;
@@ -451,7 +441,13 @@ static bool check_programs(model *m, uint64_t weights, char *problem, size_t roo
     if (!check_program(m, &m->encode, true, WORK * weights, problem, room) ||
         !check_program(m, &m->step, false, WORK * weights, problem, room))
         return false;
-    return check_caches(m, weights, problem, room);
+    uint64_t numbers = 0, words = (CACHED_WORDS + (uint64_t)m->set.length_offset) * m->set.beam_size;
+    for (uint32_t c = 0; c < m->set.caches; c++) {
+        if (!m->cache_widths[c]) REFUSE("inconsistent: cache %u is not used", c);
+        numbers += 2 * words * m->cache_widths[c];
+    }
+    if (numbers > CACHES * weights) REFUSE("inconsistent: its caches are too wide for its weights");
+    return true;
 }
 
 static bool read_all(model *m, const void *bytes, size_t size, char *problem, size_t room) {

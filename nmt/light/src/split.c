@@ -11,7 +11,7 @@
    only before a number; `~` before it: any word that ends so; `+`: a sentence ends there if what follows is one of the
    words that begin sentences. Words that begin sentences: pronouns, articles, conjunctions, adverbs, which have no capital
    within a sentence. */
-typedef struct {
+typedef struct language_words {
     const char *language;
     int ordinals; /* whether a number with a full stop is an ordinal */
     const char *abbreviations, *beginnings;
@@ -278,12 +278,12 @@ static bool is_beginning(const splitting *s, size_t at) {
     char sign;
     for (letter l; end - at < LONGEST_WORD && (is_letter((l = read(s, end)).c) || l.c == '\'' || l.c == 0x2019);) end = l.next;
     for (int i = 0; i < s->rules->count; i++)
-        if (has_entry(s, s->rules->beginnings[i], at, end, &sign)) return true;
+        if (has_entry(s, s->rules->words[i].beginnings, at, end, &sign)) return true;
     /* J'ai, I'm, l'été: the part before the apostrophe */
     size_t part = at;
     for (letter l; part < end && is_letter((l = read(s, part)).c);) part = l.next;
     for (int i = 0; part < end && i < s->rules->count; i++)
-        if (has_entry(s, s->rules->beginnings[i], at, part, &sign)) return true;
+        if (has_entry(s, s->rules->words[i].beginnings, at, part, &sign)) return true;
     return false;
 }
 
@@ -347,7 +347,7 @@ static bool stop_ends(const splitting *s, size_t from, size_t dot, size_t next, 
     bool is_number = w.digits && !w.letters && !w.stops && !w.others;
     bool is_short = w.digits <= 3;
     for (int i = 0; i < r->count; i++)
-        if (has_entry(s, r->abbreviations[i], w.begin, w.end, &sign)) {
+        if (has_entry(s, r->words[i].abbreviations, w.begin, w.end, &sign)) {
             if (sign == '+') return !is_lower(c) && is_beginning(s, next);
             if (sign == '#' && !is_digit(c)) break;
             return false;
@@ -363,7 +363,7 @@ static bool stop_ends(const splitting *s, size_t from, size_t dot, size_t next, 
         if (is_caseless(own)) return is_cjk(own) || is_caseless(c);
         if (w.is_first) return false;
         bool follows = follows_stop(s, from, w.begin);
-        if (own == 'I' && !follows && r->count && r->beginnings[0] == LANGUAGES[0].beginnings) return true;
+        if (own == 'I' && !follows && r->words == LANGUAGES) return true; /* also where the language is not known */
         return (is_lower(own) || !follows) && is_beginning(s, next);
     }
     if (w.stops && w.letters && !w.digits && w.letters <= 2 * (w.stops + 1)) return is_caseless(c) || is_beginning(s, next);
@@ -520,20 +520,12 @@ static size_t end_at(const splitting *s, size_t from, size_t begin, int quotes, 
 }
 
 split_rules split_rules_of(const char *language) {
-    split_rules r = {0};
+    const int known = (int)(sizeof LANGUAGES / sizeof *LANGUAGES);
     size_t size = language ? strcspn(language, "-_.@") : 0;
-    int known = (int)(sizeof LANGUAGES / sizeof *LANGUAGES);
     for (int i = 0; i < known; i++)
-        if (size == strlen(LANGUAGES[i].language) && !memcmp(language, LANGUAGES[i].language, size)) {
-            r.abbreviations[0] = LANGUAGES[i].abbreviations, r.beginnings[0] = LANGUAGES[i].beginnings;
-            r.count = 1, r.ordinals = LANGUAGES[i].ordinals, r.is_known = true;
-            return r;
-        }
-    for (int i = 0; i < known && i < MOST_LANGUAGES; i++) {
-        r.abbreviations[i] = LANGUAGES[i].abbreviations, r.beginnings[i] = LANGUAGES[i].beginnings;
-        r.count++;
-    }
-    return r;
+        if (size == strlen(LANGUAGES[i].language) && !memcmp(language, LANGUAGES[i].language, size))
+            return (split_rules){&LANGUAGES[i], 1, NULL, LANGUAGES[i].ordinals, true};
+    return (split_rules){.words = LANGUAGES, .count = known};
 }
 
 splitting split_begin(const split_rules *rules, const char *text, size_t size) {

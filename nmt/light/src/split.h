@@ -7,12 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MOST_LANGUAGES = 16 };
-
 /* What the words of a language, or of all, say about full stops. */
 typedef struct {
+    const struct language_words *words; /* of `count` languages */
     int count;
-    const char *abbreviations[MOST_LANGUAGES], *beginnings[MOST_LANGUAGES];
     const char *more; /* abbreviations of the caller, each between line feeds; may be null */
     bool ordinals, is_known;
 } split_rules;
