@@ -160,7 +160,12 @@ class Cell(nn.Module, Generic[S]):
         return GateValues()
 
     def sequence(
-        self, projected: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
+        self: Cell[S] | DroppedCell[S],
+        projected: Tensor,
+        state: S | None = None,
+        mask: Tensor | None = None,
+        *,
+        reverse: bool = False,
     ) -> tuple[Tensor, S]:
         """Run over projected [B, T, kH], T > 0, from `state` (None: zeros).
 
@@ -168,10 +173,25 @@ class Cell(nn.Module, Generic[S]):
         last time step to the first. Returns the outputs [B, T, H] in input order and the last state
         computed: with padding at the right, that of the last real word (`reverse`: of the first).
         """
-        return run_steps(self, projected, state, mask, reverse=reverse)
+        state = self.initial_state(projected.size(0), like=projected) if state is None else state
+        inputs = projected.unbind(1)
+        live = live_rows(mask, length=len(inputs))
+        outputs: list[Tensor] = []
+        for t in time_order(len(inputs), reverse=reverse):
+            new, rows = self.step(inputs[t], state), live[t]
+            state = new if rows is None else select_state(rows, new, state)
+            outputs.append(self.output(state))
+        if reverse:
+            outputs.reverse()
+        return torch.stack(outputs, 1), state
 
     def layer(
-        self, x: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
+        self: Cell[S] | DroppedCell[S],
+        x: Tensor,
+        state: S | None = None,
+        mask: Tensor | None = None,
+        *,
+        reverse: bool = False,
     ) -> tuple[Tensor, S]:
         """`sequence` of the input products of x [B, T, D]; a unit may have a faster way to compute both together."""
         return self.sequence(self.project(x), state, mask, reverse=reverse)
@@ -214,39 +234,14 @@ class DroppedCell(Generic[S]):
         self.project, self.projection, self.output = cell.project, cell.projection, cell.output
         self.State, self.initial_state = cell.State, cell.initial_state
 
+    sequence, layer = Cell.sequence, Cell.layer
+
     def step(self, projected: Tensor, state: S) -> S:
         return self._cell.dropped_step(projected, state, self._keep)
-
-    def sequence(
-        self, projected: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
-    ) -> tuple[Tensor, S]:
-        return run_steps(self, projected, state, mask, reverse=reverse)
-
-    def layer(
-        self, x: Tensor, state: S | None = None, mask: Tensor | None = None, *, reverse: bool = False
-    ) -> tuple[Tensor, S]:
-        return self.sequence(self.project(x), state, mask, reverse=reverse)
 
     def unit(self) -> Unit | None:
         """None: loops over cells must call `step`."""
         return None
-
-
-def run_steps(
-    cell: Cell[S] | DroppedCell[S], projected: Tensor, state: S | None, mask: Tensor | None, *, reverse: bool
-) -> tuple[Tensor, S]:
-    """`Cell.sequence` computed with one call of `step` for each time step."""
-    state = cell.initial_state(projected.size(0), like=projected) if state is None else state
-    inputs = projected.unbind(1)
-    live = live_rows(mask, length=len(inputs))
-    outputs: list[Tensor] = []
-    for t in time_order(len(inputs), reverse=reverse):
-        new, rows = cell.step(inputs[t], state), live[t]
-        state = new if rows is None else select_state(rows, new, state)
-        outputs.append(cell.output(state))
-    if reverse:
-        outputs.reverse()
-    return torch.stack(outputs, 1), state
 
 
 _OF_WEIGHTS: Final = 2**20
