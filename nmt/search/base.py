@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast, final
 
 import torch
 from torch import Tensor
@@ -220,45 +220,7 @@ def greedy_search(
     if beam_size != 1 or n_best not in (None, 1):
         raise ConfigError(f"greedy search has one hypothesis, not beam_size {beam_size} and n_best {n_best}")
     settings = Settings(length_penalty=length_penalty, max_length_offset=max_length_offset, scores=scores)
-    return _search(model, source, settings)
-
-
-def _search(model: SearchModel[S], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
-    results: list[list[Hypothesis]] = [[]] * len(source)
-    if not results:
-        return results
-    sentences = torch.arange(len(source), device=source.device)
-    path = Path(
-        sentences,
-        active=torch.ones_like(sentences, dtype=torch.bool),
-        limits=(source != PAD).sum(dim=1) + settings.max_length_offset,
-        ids=source.new_empty(len(source), 0),
-        totals=torch.zeros(len(source), device=source.device),
-    )
-    state = model.start(source)
-    for t in itertools.count():
-        done = path.active & (t >= path.limits if t == 0 else (path.ids[:, -1] == EOS) | (t >= path.limits))
-        if bool(done.any()):
-            ended, penalty = path.select(done.nonzero().squeeze(1)), penalty_of(t, settings.length_penalty)
-            for sentence, ids, total in zip(
-                ended.sentences.tolist(), ended.ids.tolist(), ended.totals.tolist(), strict=True
-            ):
-                score = total / penalty if settings.scores else math.nan
-                is_finite = math.isfinite(total)
-                results[sentence] = [Hypothesis(cut(ids), score, has_ended=EOS in ids, is_finite=is_finite)]
-            path = path._replace(active=path.active & ~done)
-            rows = rows_to_keep(path.active)
-            if rows is not None:
-                if not len(rows):
-                    return results
-                path, state = path.select(rows), state.keep(rows)
-        wanted = Choice(
-            1, normalize=settings.scores, banned=PAD, penalised=None if t else EOS, penalty=FIRST_EOS_PENALTY
-        )
-        best, state = model.best(path.ids[:, -1] if t else None, state, wanted)
-        longer = torch.cat([path.ids, best.words], dim=1)
-        path = path._replace(ids=longer, totals=path.totals + best.values.squeeze(1))
-    raise AssertionError("every sentence has a limit")
+    return GreedySearch().found(cast("Any", model), source, settings)
 
 
 @SEARCHES.register("greedy")
@@ -278,4 +240,38 @@ class GreedySearch(Search):
         return 1
 
     def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
-        return _search(model, source, settings)
+        results: list[list[Hypothesis]] = [[]] * len(source)
+        if not results:
+            return results
+        sentences = torch.arange(len(source), device=source.device)
+        path = Path(
+            sentences,
+            active=torch.ones_like(sentences, dtype=torch.bool),
+            limits=(source != PAD).sum(dim=1) + settings.max_length_offset,
+            ids=source.new_empty(len(source), 0),
+            totals=torch.zeros(len(source), device=source.device),
+        )
+        state = model.start(source)
+        for t in itertools.count():
+            done = path.active & (t >= path.limits if t == 0 else (path.ids[:, -1] == EOS) | (t >= path.limits))
+            if bool(done.any()):
+                ended, penalty = path.select(done.nonzero().squeeze(1)), penalty_of(t, settings.length_penalty)
+                for sentence, ids, total in zip(
+                    ended.sentences.tolist(), ended.ids.tolist(), ended.totals.tolist(), strict=True
+                ):
+                    score = total / penalty if settings.scores else math.nan
+                    is_finite = math.isfinite(total)
+                    results[sentence] = [Hypothesis(cut(ids), score, has_ended=EOS in ids, is_finite=is_finite)]
+                path = path._replace(active=path.active & ~done)
+                rows = rows_to_keep(path.active)
+                if rows is not None:
+                    if not len(rows):
+                        return results
+                    path, state = path.select(rows), state.keep(rows)
+            wanted = Choice(
+                1, normalize=settings.scores, banned=PAD, penalised=None if t else EOS, penalty=FIRST_EOS_PENALTY
+            )
+            best, state = model.best(path.ids[:, -1] if t else None, state, wanted)
+            longer = torch.cat([path.ids, best.words], dim=1)
+            path = path._replace(ids=longer, totals=path.totals + best.values.squeeze(1))
+        raise AssertionError("every sentence has a limit")

@@ -54,8 +54,11 @@ class SearchPrecision:
 
         Raises ConfigError for weights that would be infinite in this number format.
         """
-        if self.bf16:
-            _check_range(model)
+        for name, weight in model.named_parameters() if self.bf16 else ():
+            if weight.dtype == torch.float32:
+                largest = max(abs(float(value)) for value in weight.detach().aminmax())
+                if _TOO_LARGE_FOR_BF16 <= largest < math.inf:
+                    raise SettingError(("precision", f"{name} holds {largest:.4g}, too large for bf16; choose fp32"))
         return inference_copy(model, bf16=self.bf16, int8=self.name == "int8")
 
     def autocast(self) -> AbstractContextManager[object]:
@@ -99,14 +102,6 @@ def choose_search_precision(
         return SearchPrecision("fp32", f"auto: {without}", False, device)
     slow = "; slow here, fp32 may be faster" if requested == "bf16" and not hardware else ""
     return SearchPrecision(requested, f"{note or 'as configured'}{slow}", requested == "bf16", device)
-
-
-def _check_range(model: Seq2Seq) -> None:
-    for name, weight in model.named_parameters():
-        if weight.dtype == torch.float32:
-            largest = max(abs(float(value)) for value in weight.detach().aminmax())
-            if _TOO_LARGE_FOR_BF16 <= largest < math.inf:
-                raise SettingError(("precision", f"{name} holds {largest:.4g}, too large for bf16; choose fp32"))
 
 
 class PreparedModels(NamedTuple):

@@ -311,23 +311,17 @@ def fusion_of(
         return None
     if path not in loaded:
         read = read_model(path, plugins=(), device=device, task=TASK)
-        _check_words(read.tokenizer, tokenizer, path=path)
+        ours, theirs = (one.target_tokens(range(one.target_size)) for one in (tokenizer, read.tokenizer))
+        if ours != theirs:
+            place = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
+            differing = (
+                f"it has {len(theirs):,} words, the translation model {len(ours):,}"
+                if place is None
+                else f"word {place} is {theirs[place]!r}, of the translation model {ours[place]!r}"
+            )
+            wrong = f"{path}: its vocabulary is not the target vocabulary of the translation model: {differing}"
+            advice = "train it with the files in the tokenizer directory of the translation model"
+            raise SettingError((KEY, f"{wrong}; {advice}: see docs/language_models.md"))
         loaded[path] = cast("LanguageModel", cast("Any", read.model))
     weight = WEIGHT if decoding.language_model_weight is None else decoding.language_model_weight
     return Fusion(loaded[path], weight=weight) if weight else None
-
-
-def _check_words(language_model: Tokenizer, tokenizer: Tokenizer, *, path: str) -> None:
-    """Raise ConfigError unless both have the same target words."""
-    ours, theirs = (one.target_tokens(range(one.target_size)) for one in (tokenizer, language_model))
-    if ours == theirs:
-        return
-    place = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
-    differing = (
-        f"it has {len(theirs):,} words, the translation model {len(ours):,}"
-        if place is None
-        else f"word {place} is {theirs[place]!r}, of the translation model {ours[place]!r}"
-    )
-    advice = "train it with the files in the tokenizer directory of the translation model: see docs/language_models.md"
-    wrong = f"{path}: its vocabulary is not the target vocabulary of the translation model: {differing}; {advice}"
-    raise SettingError((KEY, wrong))

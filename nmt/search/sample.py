@@ -121,53 +121,7 @@ def sample_search(
         temperature or top_k and top_p.
     """
     settings = Settings(n_best=samples, length_penalty=length_penalty, max_length_offset=max_length_offset)
-    return by_sampling(model, source, settings, options=options)
-
-
-def by_sampling(
-    model: RuledModel[Any], source: Tensor, settings: Settings, *, options: SampleOptions
-) -> list[list[Hypothesis]]:
-    """`sample_search` with n_best samples of each sentence."""
-    samples = settings.n_best or 1
-    results: list[list[Hypothesis]] = [[]] * len(source)
-    if not results:
-        return results
-    sentences = torch.arange(len(source), device=source.device)
-    drawn = Samples(
-        sentences,
-        active=torch.ones_like(sentences, dtype=torch.bool),
-        limits=(source != PAD).sum(dim=1) + settings.max_length_offset,
-        keys=mixed(keys_of(source, seed=options.seed).unsqueeze(1), torch.arange(samples, device=source.device)),
-        ids=source.new_empty(len(source), samples, 0),
-        totals=torch.zeros(len(source), samples, dtype=torch.float64, device=source.device),
-    )
-    state = model.start(source)
-    for t in itertools.count():
-        done = drawn.active & (drawn.ended.all(dim=1) | (t >= drawn.limits))
-        if bool(done.any()):
-            ended = drawn.select(done.nonzero().squeeze(1))
-            own = zip(ended.sentences.tolist(), ended.ids.tolist(), ended.totals.tolist(), strict=True)
-            for sentence, ids, log_probs_of in own:
-                results[sentence] = _hypotheses(ids, log_probs_of, alpha=settings.length_penalty)
-            drawn = drawn._replace(active=drawn.active & ~done)
-            rows = rows_to_keep(drawn.active)
-            if rows is not None:
-                if not len(rows):
-                    return results
-                drawn, state = drawn.select(rows), state.keep(rows)
-        log_probs, state = model.step(drawn.ids[:, :, -1].flatten() if t else None, state)
-        if not t:
-            log_probs, state = log_probs.repeat_interleave(samples, dim=0), state.expand(samples)
-        allowed = log_probs.clone()
-        allowed[:, PAD] = -math.inf
-        if not t:
-            allowed[:, EOS] -= FIRST_EOS_PENALTY
-        words = draw(allowed, mixed(drawn.keys, t).flatten(), options=options)
-        values = allowed.gather(1, words.unsqueeze(1)).view_as(drawn.totals)
-        words = words.view_as(drawn.keys).masked_fill(drawn.ended, PAD)
-        totals = torch.where(drawn.ended, drawn.totals, drawn.totals + values)
-        drawn = drawn._replace(ids=torch.cat([drawn.ids, words.unsqueeze(2)], dim=2), totals=totals)
-    raise AssertionError("every sentence has a limit")
+    return SampleSearch(options=options).found(model, source, settings)
 
 
 def _hypotheses(rows: list[list[int]], totals: list[float], *, alpha: float) -> list[Hypothesis]:
@@ -231,7 +185,48 @@ class SampleSearch(Search):
         return f"{counted(decoding.n_best, 'sample')} a line"
 
     def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
-        return by_sampling(model, source, settings, options=self.options)
+        samples = settings.n_best or 1
+        results: list[list[Hypothesis]] = [[]] * len(source)
+        if not results:
+            return results
+        sentences = torch.arange(len(source), device=source.device)
+        drawn = Samples(
+            sentences,
+            active=torch.ones_like(sentences, dtype=torch.bool),
+            limits=(source != PAD).sum(dim=1) + settings.max_length_offset,
+            keys=mixed(
+                keys_of(source, seed=self.options.seed).unsqueeze(1), torch.arange(samples, device=source.device)
+            ),
+            ids=source.new_empty(len(source), samples, 0),
+            totals=torch.zeros(len(source), samples, dtype=torch.float64, device=source.device),
+        )
+        state = model.start(source)
+        for t in itertools.count():
+            done = drawn.active & (drawn.ended.all(dim=1) | (t >= drawn.limits))
+            if bool(done.any()):
+                ended = drawn.select(done.nonzero().squeeze(1))
+                own = zip(ended.sentences.tolist(), ended.ids.tolist(), ended.totals.tolist(), strict=True)
+                for sentence, ids, log_probs_of in own:
+                    results[sentence] = _hypotheses(ids, log_probs_of, alpha=settings.length_penalty)
+                drawn = drawn._replace(active=drawn.active & ~done)
+                rows = rows_to_keep(drawn.active)
+                if rows is not None:
+                    if not len(rows):
+                        return results
+                    drawn, state = drawn.select(rows), state.keep(rows)
+            log_probs, state = model.step(drawn.ids[:, :, -1].flatten() if t else None, state)
+            if not t:
+                log_probs, state = log_probs.repeat_interleave(samples, dim=0), state.expand(samples)
+            allowed = log_probs.clone()
+            allowed[:, PAD] = -math.inf
+            if not t:
+                allowed[:, EOS] -= FIRST_EOS_PENALTY
+            words = draw(allowed, mixed(drawn.keys, t).flatten(), options=self.options)
+            values = allowed.gather(1, words.unsqueeze(1)).view_as(drawn.totals)
+            words = words.view_as(drawn.keys).masked_fill(drawn.ended, PAD)
+            totals = torch.where(drawn.ended, drawn.totals, drawn.totals + values)
+            drawn = drawn._replace(ids=torch.cat([drawn.ids, words.unsqueeze(2)], dim=2), totals=totals)
+        raise AssertionError("every sentence has a limit")
 
 
 @dataclass(frozen=True)
@@ -394,7 +389,7 @@ class MbrSearch(Search):
         options: MbrOptions = self.options
         if options.candidates == "sample":
             every = replace(settings, n_best=options.number)
-            found = by_sampling(model, source, every, options=options)
+            found = SampleSearch(options=options).found(model, source, every)
             weights = [[1.0] * len(candidates) for candidates in found]
         else:
             found = by_beam(model, source, replace(settings, beam_size=options.number, n_best=None))
