@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -70,30 +70,6 @@ def progress(name: str, *, total: int, unit: str, done: int = 0, shown: bool = T
                 print(line, file=sys.stderr, flush=True)
 
         yield advance
-
-
-class _Failure(NamedTuple):
-    """An error transferred from a child to the parent; its class may not be picklable."""
-
-    error: NmtError
-    details: str
-    """The traceback of an error that is not an NmtError."""
-
-    @classmethod
-    def of(cls, error: Exception) -> _Failure:
-        """An NmtError unchanged; any other error in the command's words for it."""
-        if isinstance(error, NmtError):
-            return cls(error, "")
-        if is_out_of_memory(error):
-            return cls(DataError("a process that prepares the text is out of memory; lower data.workers"), "")
-        message = plugin_error(error) or f"internal error: {worded(error)}"
-        return cls(DataError(f"{message} (--debug shows the traceback)"), "".join(traceback.format_exception(error)))
-
-    def raised(self) -> NmtError:
-        """The error to raise in the parent."""
-        if self.details:
-            self.error.__cause__ = _ChildError(f"\n{self.details}")
-        return self.error
 
 
 class _ChildError(Exception):
@@ -184,11 +160,12 @@ def _send(servant: Connection, arguments: tuple[Any, ...], *, killed: str) -> No
 
 def _result(servant: Connection, *, killed: str) -> Any:
     try:
-        result, error = servant.recv()
+        result, error, details = servant.recv()
     except (EOFError, ConnectionResetError):
         raise DataError(killed) from None
     if error is not None:
-        raise error.raised()
+        error.__cause__ = _ChildError(f"\n{details}") if details else None
+        raise error
     return result
 
 
@@ -206,9 +183,17 @@ def _serve(connection: Connection, parent: int, function: Callable[..., Any]) ->
     # Taken off the pipe at once: a parent that waits to send would not take our result.
     threading.Thread(target=receive, daemon=True).start()
     while True:
-        answer: tuple[Any, _Failure | None]
+        answer: tuple[Any, NmtError | None, str]
         try:
-            answer = (function(*waiting.get()), None)
-        except Exception as error:
-            answer = (None, _Failure.of(error))
+            answer = (function(*waiting.get()), None, "")
+        except NmtError as error:
+            answer = (None, error, "")
+        except Exception as error:  # in the command's words for it, as its class may not be picklable
+            if is_out_of_memory(error):
+                known = DataError("a process that prepares the text is out of memory; lower data.workers")
+                answer = (None, known, "")
+            else:
+                said = plugin_error(error) or f"internal error: {worded(error)}"
+                known = DataError(f"{said} (--debug shows the traceback)")
+                answer = (None, known, "".join(traceback.format_exception(error)))
         connection.send(answer)
