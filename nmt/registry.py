@@ -1,5 +1,4 @@
-"""The one place where units, models, searches, metrics and the rest are looked up by name, and what is said of an error
-that a plugin's component has raised."""
+"""The one place where units, models, searches, metrics and the rest are looked up by name; reports of errors in them."""
 
 from __future__ import annotations
 
