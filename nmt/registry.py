@@ -1,4 +1,4 @@
-"""The one place where units, models, searches, metrics and the rest are looked up by name; reports of errors in them."""
+"""Units, models, searches, metrics and the rest, looked up by name; reports of errors that plugins have raised."""
 
 from __future__ import annotations
 
