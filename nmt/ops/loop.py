@@ -27,7 +27,7 @@ from nmt.ops import graphs, product
 from nmt.ops.native import in_one_team
 from nmt.ops.product import Product
 from nmt.ops.recurrence import Projection, readable_rows, time_order
-from nmt.ops.unit import Kernel, Sizes, States, Step, Unit, steps_of
+from nmt.ops.unit import Kernel, Sizes, States, Unit, steps_of
 
 
 class Attention(NamedTuple):
@@ -237,15 +237,6 @@ def _split(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
     return list(zip(*(x.unbind() for x in tensors), strict=True))
 
 
-class _Cell(NamedTuple):
-    """A cell in the loop."""
-
-    kernel: Kernel
-    source: Aligned | Attended
-    before: States  # the states before each of the T time steps
-    steps: list[Step]
-
-
 class Loop:
     """A loop over one batch; with the tensors `kept` by a forward pass, it is for the backward pass."""
 
@@ -271,9 +262,10 @@ class Loop:
         units = zip(plan.kernels, given.cells, sources, strict=True)
         states = zip([self.before, *between], [*between, self.after], strict=True)
         self.cells = [
-            _Cell(self._kernel(kind, unit), source, before, steps_of(source.inputs, before, after, live))
+            (self._kernel(kind, unit), source, before, steps_of(source.inputs, before, after, live))
             for (kind, unit, source), (before, after) in zip(units, states, strict=True)
         ]
+        """Each with the input that it reads, the states before all T time steps, and these steps."""
 
     def take(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """New memory that is kept or, in the backward pass, the next kept tensor."""
@@ -318,7 +310,7 @@ class Loop:
     @property
     def deferrable(self) -> bool:
         """Whether all work of the steps consists of C kernels for bf16; see `nmt.ops.native.in_one_team`."""
-        return all(cell.kernel.deferrable and cell.source.deferrable for cell in self.cells)
+        return all(kernel.deferrable and source.deferrable for kernel, source, _, _ in self.cells)
 
     def forward(self) -> list[Tensor]:
         """h after each step [B, T, H] in the type of x, the last state fp32 [P, B, H], the contexts [B, T, M'] if any,
@@ -388,10 +380,10 @@ class Loop:
             gradients += [sum(d_keys[1:], d_keys[0]), sum(d_values[1:], d_values[0]), None]
         else:
             gradients += [source.dx for source in aligned]
-        for cell in self.cells:
-            gradients += cell.kernel.weight_gradients(cell.before, cell.source.gradients())
-        for cell, source in zip(self.cells[1:], attended, strict=False):
-            gradients += source.weight_gradients(cell.before)
+        for kernel, source, before, _ in self.cells:
+            gradients += kernel.weight_gradients(before, source.gradients())
+        for own, (_, _, before, _) in zip(attended, self.cells[1:], strict=False):
+            gradients += own.weight_gradients(before)
         return gradients
 
 
