@@ -53,11 +53,8 @@ class AttendingRNN(nn.Module):
     """
 
     lower: Cell[Any]
-
-    @property
-    def levels(self) -> list[tuple[AttentionQuery, Cell[Any]]]:
-        """Attention and cell of each level."""
-        raise NotImplementedError
+    levels: list[tuple[AttentionQuery, Cell[Any]]]
+    """Attention and cell of each level."""
 
     def prepare(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
         """What all levels attend to, from memory [B, S, M] and mask [B, S]; the first has its keys."""
@@ -127,10 +124,7 @@ class AttentionRNN(AttendingRNN):
         self.higher = make_cell(memory_size)
         hidden_size = self.lower.hidden_size
         self.attention = AdditiveAttention(hidden_size, memory_size, heads=heads, layer_norm=layer_norm)
-
-    @property
-    def levels(self) -> list[tuple[AttentionQuery, Cell[Any]]]:
-        return [(self.attention, self.higher)]
+        self.levels = [(self.attention, self.higher)]
 
 
 class DeepAttentionRNN(AttendingRNN):
@@ -152,16 +146,14 @@ class DeepAttentionRNN(AttendingRNN):
     ) -> None:
         super().__init__()
         self.lower = make_cell(input_size)
-        self.higher = nn.ModuleList(make_cell(memory_size) for _ in range(levels))
+        cells = [make_cell(memory_size) for _ in range(levels)]
         size = self.lower.hidden_size
-        self.attentions = nn.ModuleList(
+        attentions = [
             (AttentionQuery if level else AdditiveAttention)(size, memory_size, heads=heads, layer_norm=layer_norm)
             for level in range(levels)
-        )
-
-    @property
-    def levels(self) -> list[tuple[AttentionQuery, Cell[Any]]]:
-        return cast("list[tuple[AttentionQuery, Cell[Any]]]", list(zip(self.attentions, self.higher, strict=True)))
+        ]
+        self.higher, self.attentions = nn.ModuleList(cells), nn.ModuleList(attentions)
+        self.levels = list(zip(attentions, cells, strict=True))
 
 
 class DecoderLayer(nn.Module):
