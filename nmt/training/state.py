@@ -168,9 +168,7 @@ class Ranking:
             return math.isnan(score) and self.regular_best is None
         return by_chance and self.learns(loss)
 
-    def add(
-        self, step: int, score: float, *, regular: bool, loss: float | None = None, by_chance: bool = False
-    ) -> bool:
+    def add(self, step: int, score: float, *, regular: bool, loss: float = math.nan, by_chance: bool = False) -> bool:
         """Enter a validation; return whether it is the best so far.
 
         With a score that means nothing patience begins anew: later ones are compared with it, and not with one before
@@ -178,7 +176,6 @@ class Ranking:
         """
         new_best = self.better(score, self.best)
         self.scores[step] = score
-        loss = math.nan if loss is None else loss
         if regular:
             if self.means_nothing(score, loss=loss, by_chance=by_chance) or self.better(score, self.regular_best):
                 self.regular_best, self.without_best = None if math.isnan(score) else score, 0
@@ -438,7 +435,7 @@ def _amount(seconds: float, kind: str = "") -> str:
 class StopRequest:
     """Set by the first SIGTERM, SIGHUP or Ctrl-C; the second Ctrl-C ends at once."""
 
-    signal_number: int | None = field(default=None)
+    signal_number: int | None = None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.signal_number is not None and number == signal.SIGINT:
