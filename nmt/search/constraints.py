@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer
@@ -186,10 +187,8 @@ class ForcedPrefix:
 
     def __init__(self, prefixes: Sequence[Sequence[int]], *, device: torch.device) -> None:
         """`prefixes`: of each sentence of the batch its first words, as the search calls them; empty for none."""
-        self._prefixes = torch.full((len(prefixes), max(map(len, prefixes))), -1)
-        for row, words in zip(self._prefixes, prefixes, strict=True):
-            row[: len(words)] = torch.tensor(words, dtype=torch.int64)
-        self._prefixes = self._prefixes.to(device)
+        rows = [torch.tensor(words, dtype=torch.int64) for words in prefixes]
+        self._prefixes = pad_sequence(rows, batch_first=True, padding_value=-1).to(device)
 
     def __call__(self, log_probs: Tensor, step: Step, *, original: Tensor) -> None:
         place = step.history.shape[1]

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from os.path import commonprefix
 from typing import NamedTuple
 
 import torch
@@ -212,9 +213,7 @@ def _respelled(written: Written, text: str) -> Written:
     """The same with another beginning."""
     if written.text == text:
         return written
-    more, same = len(text) - len(written.text), 0
-    while same < min(len(text), len(written.text)) and text[-1 - same] == written.text[-1 - same]:
-        same += 1
+    more, same = len(text) - len(written.text), len(commonprefix([text[::-1], written.text[::-1]]))
     unchanged = len(written.text) - same
 
     def moved(place: int) -> int:
