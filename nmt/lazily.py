@@ -9,7 +9,7 @@ from typing import Any
 
 
 def members(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of `package`, whose `modules` are those that define its members.
+    """The `__getattr__` of `package`, whose `modules`, or modules elsewhere by their whole names, define its members.
 
     A member may not be called like a module of the package, which takes the name when it is imported, unless it is that
     module itself, which has no names.
@@ -21,7 +21,8 @@ def members(package: str, modules: Mapping[str, Sequence[str]]) -> Callable[[str
             return importlib.import_module(f"{package}.{name}")
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{package}.{places[name]}"), name)
+        place = places[name] if places[name].startswith("nmt.") else f"{package}.{places[name]}"
+        value = getattr(importlib.import_module(place), name)
         setattr(sys.modules[package], name, value)
         return value
 

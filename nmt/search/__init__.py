@@ -12,7 +12,7 @@ _PLACES = {
     "beam": ("beam_search", "diverse_beam_search"),
     "reading": ("PairScore", "score_pairs"),
     "ruled": ("RuledModel",),
-    "sample": ("MbrSearch", "NoisyBeamSearch", "SampleSearch", "sample_search"),
+    "nmt.sampling.search": ("MbrSearch", "NoisyBeamSearch", "SampleSearch", "sample_search"),
     "translator": ("Translator",),
     "values": ("Hypothesis", "Request", "ScoredText", "Translation"),
 }
@@ -20,6 +20,10 @@ _PLACES = {
 __all__ = [name for names in _PLACES.values() for name in names]
 
 if TYPE_CHECKING:
+    from nmt.sampling.search import MbrSearch as MbrSearch
+    from nmt.sampling.search import NoisyBeamSearch as NoisyBeamSearch
+    from nmt.sampling.search import SampleSearch as SampleSearch
+    from nmt.sampling.search import sample_search as sample_search
     from nmt.search.base import Search as Search
     from nmt.search.base import build_search as build_search
     from nmt.search.base import greedy_search as greedy_search
@@ -28,10 +32,6 @@ if TYPE_CHECKING:
     from nmt.search.reading import PairScore as PairScore
     from nmt.search.reading import score_pairs as score_pairs
     from nmt.search.ruled import RuledModel as RuledModel
-    from nmt.search.sample import MbrSearch as MbrSearch
-    from nmt.search.sample import NoisyBeamSearch as NoisyBeamSearch
-    from nmt.search.sample import SampleSearch as SampleSearch
-    from nmt.search.sample import sample_search as sample_search
     from nmt.search.translator import Translator as Translator
     from nmt.search.values import Hypothesis as Hypothesis
     from nmt.search.values import Request as Request

@@ -14,10 +14,10 @@ from torch import Tensor
 from nmt.config.schema import DecodingConfig
 from nmt.errors import ConfigError
 from nmt.ops.matrices.best_words import Choice
+from nmt.sampling.search import GumbelNoise, keys_of, uniform, uniform64
 from nmt.search import Hypothesis, RuledModel, beam_search, build_search
 from nmt.search.ensemble import Ensemble
 from nmt.search.ruled import MinimumLength, Step, Temperature
-from nmt.search.sample import GumbelNoise, keys_of, uniform, uniform64
 from tests.search.naive import cut, strip, zero_beam_search
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
 from tests.search.test_ensemble import NumpyEnsemble, Table
@@ -37,7 +37,7 @@ def search(
 def test_noise_temperature_softmax_in_zeros_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """l + g, divided by T, normalised; g = -ln(-ln(u + 1e-8) + 1e-8); by hand, with numbers that are given."""
     given = torch.rand(2, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    monkeypatch.setattr("nmt.search.sample.uniform", lambda keys, words: given.clone())
+    monkeypatch.setattr("nmt.sampling.search.uniform", lambda keys, words: given.clone())
     model = TableModel(1, vocabulary=5)
     source = torch.tensor([[3, EOS], [4, EOS]])
     logits = model.step(None, model.start(source))[0].numpy()
@@ -54,7 +54,7 @@ def test_noise_temperature_softmax_in_zeros_order(monkeypatch: pytest.MonkeyPatc
 
 def test_an_ensemble_has_its_noise_after_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     given = torch.rand(1, 5, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    monkeypatch.setattr("nmt.search.sample.uniform", lambda keys, words: given.clone())
+    monkeypatch.setattr("nmt.sampling.search.uniform", lambda keys, words: given.clone())
     tables = [Table(seed, vocabulary=5) for seed in range(2)]
     source = torch.tensor([[3, EOS]])
     mean = NumpyEnsemble(tables).next_logits([3, EOS], [None]).numpy()

@@ -15,10 +15,10 @@ import torch
 from nmt.config.schema import DecodingConfig
 from nmt.errors import ConfigError
 from nmt.interop.model_dir import LoadedModel, load_model
+from nmt.sampling.search import SampleOptions, chosen, sample_search
 from nmt.search import Hypothesis, RuledModel, Translation, Translator, build_search
 from nmt.search.ensemble import Ensemble
 from nmt.search.ruled import MinimumLength, NoRepeatedNgrams
-from nmt.search.sample import SampleOptions, chosen, sample_search
 from nmt.search.shortlist import Shortlist
 from tests.search.naive import log_probabilities
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
@@ -156,7 +156,7 @@ def test_few_words_are_put_in_order_where_these_are_enough(monkeypatch: pytest.M
     values = torch.randn(40, 700, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 4
     values[20:] *= 0.1  # flat, so that most words are needed
     found = chosen(values, top_k=0, top_p=0.9)
-    monkeypatch.setattr("nmt.search.sample._FEW", 700)
+    monkeypatch.setattr("nmt.sampling.search._FEW", 700)
     assert torch.equal(found, chosen(values, top_k=0, top_p=0.9))
     assert 1 <= int((found[:20] > -math.inf).sum(1).max()) < 64 < int((found[20:] > -math.inf).sum(1).min())
 
