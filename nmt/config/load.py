@@ -391,9 +391,8 @@ def _flat(sections: dict[str, Any], *, prefix: str = "") -> dict[str, str]:
     flat: dict[str, str] = {}
     for name, value in sections.items():
         key = f"{prefix}{name}"
-        flat |= _flat(value, prefix=f"{key}.") if isinstance(value, dict) and value else {key: _written(value)}
+        if isinstance(value, dict) and value:
+            flat |= _flat(value, prefix=f"{key}.")
+        else:
+            flat[key] = write_yaml(value).removesuffix("\n...\n").strip()
     return flat
-
-
-def _written(value: Any) -> str:
-    return write_yaml(value).removesuffix("\n...\n").strip()
