@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt.cli import average, evaluate, score, shortlist, train, translate
+from nmt.cli import average, convert, evaluate, score, shortlist, train, translate
 from nmt.errors import CheckpointError, NmtError
 from nmt.interop import run_layout
 from nmt.run_check import command as check
@@ -23,7 +23,6 @@ from nmt.run_check.check_run import check_run
 from nmt.training.logs import EVENTS, TEXT, RunLog
 from nmt.training.run_dir import FOLDERS, LOCK, CheckpointStore, locked, read_checkpoint
 from nmt.training.state import Ranking
-from nmt.zero import command as convert
 from nmt.zero.checkpoint import read_checkpoint as read_zero
 from tests.tiny_run import make_run
 
