@@ -181,19 +181,6 @@ def is_exported(directory: Path) -> bool:
     return is_file(directory / run_layout.SUMS) or format_name(directory) is not None
 
 
-def check_files(directory: Path) -> dict[str, str]:
-    """The checksums of an exported folder, after checking its files; its weights are checked when they are read.
-
-    Raises:
-        DamagedError: there are none, or a file is missing or has changed.
-    """
-    sums = read_checksums(directory)
-    for name, digest in sums.items():
-        if name != run_layout.WEIGHTS:
-            check_file(directory / name, digest)
-    return sums
-
-
 def read_checksums(directory: Path) -> dict[str, str]:
     """Those of an exported folder, by the names of its files; DamagedError where there is no such list."""
     file = directory / run_layout.SUMS

@@ -124,7 +124,10 @@ def read_model(
     directory = find_model(path, checkpoint=checkpoint)
     name = exported.format_name(directory)
     form = None if name is None else FORMATS[name]
-    sums = {} if form is None else exported.check_files(directory)
+    sums = {} if form is None else exported.read_checksums(directory)
+    for other, digest in sums.items():
+        if other != run_layout.WEIGHTS:  # which are checked when they are read
+            exported.check_file(directory / other, digest)
     config = load_saved(config_file(directory), plugins)
     tasks = [task] if isinstance(task, str) else task
     if config.task not in tasks:
