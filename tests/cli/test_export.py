@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import average, evaluate, export, score, shortlist, train, translate
+from nmt.cli import average, convert, evaluate, export, score, shortlist, train, translate
 from nmt.run_check import command as check
-from nmt.zero import command as convert
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 
