@@ -290,7 +290,7 @@ class Adafactor(_Renamed, torch.optim.Adafactor):
     Memory for a matrix of m x n weights is m + n numbers, where Adam needs 2 m n.
     """
 
-    moments = staticmethod(lambda options: 0)  # but for a row and a column of each matrix
+    moments = staticmethod(lambda options: 0)  # except a row and a column of each matrix
 
     @dataclass(frozen=True, kw_only=True)
     class Options(_Renamed.Options):
