@@ -49,17 +49,14 @@ def select_state(mask: Tensor, new: S, old: S) -> S:
 class HiddenState(NamedTuple):
     """The state of units whose only memory is their output."""
 
-    h: Tensor
-    """[N, H]"""
+    h: Tensor  # [N, H]
 
 
 class MemoryState(NamedTuple):
     """The state of units with a memory cell besides their output."""
 
-    h: Tensor
-    """[N, H]"""
-    c: Tensor
-    """[N, H]"""
+    h: Tensor  # [N, H]
+    c: Tensor  # [N, H]
 
 
 class Cell(nn.Module, Generic[S]):

@@ -30,12 +30,9 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 class AttentionMemory(NamedTuple):
     """What attention reads for B sentences with S source positions in G heads of the M-wide memory."""
 
-    keys: Tensor
-    """[B, G, S, M/G], twice the projected memory (see `nmt.ops.attention`)"""
-    values: Tensor
-    """[B, G, S, M/G], the memory itself"""
-    penalty: Tensor
-    """[B, 1, 1, S], 0 at words, -1e8 at padding; added to the scores"""
+    keys: Tensor  # [B, G, S, M/G], twice the projected memory (see `nmt.ops.attention`)
+    values: Tensor  # [B, G, S, M/G], the memory itself
+    penalty: Tensor  # [B, 1, 1, S], 0 at words, -1e8 at padding; added to the scores
     powers: Tensor | None = None
     """[B, G, S, M/G], what the C kernels need of the keys when no gradient is; see `nmt.ops.attention`"""
 

@@ -31,10 +31,8 @@ Normalization = Literal["token", "sentence", "batch"]
 class Encoded(NamedTuple):
     """B encoded sentences of S' positions."""
 
-    memory: Tensor
-    """[B, S', M]"""
-    mask: Tensor
-    """[B, S'], true at words"""
+    memory: Tensor  # [B, S', M]
+    mask: Tensor  # [B, S'], true at words
     initial: States
     """a state of B rows for each decoder layer"""
 
@@ -44,8 +42,7 @@ class SourceAttention(NamedTuple):
 
     layers: Weights
     """[B, G, T, S] of each attention of the decoder, lowest layer and level first, each with G heads"""
-    mean: Tensor
-    """[B, T, S], over all of them; rows of words add up to 1"""
+    mean: Tensor  # [B, T, S], over all of them; rows of words add up to 1
 
 
 class Outline(NamedTuple):

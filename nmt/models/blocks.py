@@ -121,10 +121,8 @@ def rotate(x: Tensor, positions: Tensor) -> Tensor:
 class Attended(NamedTuple):
     """What queries have found."""
 
-    found: Tensor
-    """[B, Q, G * D]"""
-    weights: Tensor | None
-    """[B, G, Q, S], where they were asked for"""
+    found: Tensor  # [B, Q, G * D]
+    weights: Tensor | None  # [B, G, Q, S], where they were asked for
 
 
 class DotAttention(nn.Module):
@@ -229,10 +227,8 @@ class SelfAttention(nn.Module):
 class KeptWords(NamedTuple):
     """Keys and values of the words so far of N rows, in G heads."""
 
-    keys: Tensor
-    """[N, G, T, D]"""
-    values: Tensor
-    """[N, G, T, D]"""
+    keys: Tensor  # [N, G, T, D]
+    values: Tensor  # [N, G, T, D]
 
     @property
     def penalty(self) -> Tensor | None:
@@ -258,12 +254,9 @@ class KeptWords(NamedTuple):
 class RoomForWords(NamedTuple):
     """The same as `KeptWords` with room for more words, so that a step changes no shape."""
 
-    keys: Tensor
-    """[N, G, C, D]"""
-    values: Tensor
-    """[N, G, C, D]"""
-    used: Tensor
-    """[N, 1] int64, how many words there are"""
+    keys: Tensor  # [N, G, C, D]
+    values: Tensor  # [N, G, C, D]
+    used: Tensor  # [N, 1] int64, how many words there are
 
     @property
     def penalty(self) -> Tensor:
@@ -412,8 +405,7 @@ class Words(nn.Module):
 class WordCount(NamedTuple):
     """The state of decoders that add sinusoids: how many words each of N rows has read."""
 
-    words: Tensor
-    """[N, 1]"""
+    words: Tensor  # [N, 1]
 
 
 class EncoderBlock(nn.Module):

@@ -34,8 +34,7 @@ Pieces = tuple[Tensor, ...]
 class LayerOutput(NamedTuple):
     """The result of a decoder layer, for N rows or for whole sequences [B, T]."""
 
-    hidden: Tensor
-    """[..., H]"""
+    hidden: Tensor  # [..., H]
     context: Tensor
     """[..., M], its own or the one it was given; of deep attention all of them side by side"""
     state: Any

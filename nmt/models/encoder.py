@@ -72,10 +72,8 @@ class OneToOneRNN(nn.Module):
 class EncoderOutput(NamedTuple):
     """The result of a recurrent layer, or of a whole encoder, for B sentences of S positions."""
 
-    outputs: Tensor
-    """[B, S, width], also at padding"""
-    last: Tensor
-    """[B, width], what the initial states of the decoder are made of"""
+    outputs: Tensor  # [B, S, width], also at padding
+    last: Tensor  # [B, width], what the initial states of the decoder are made of
 
 
 class Encoder(nn.Module):

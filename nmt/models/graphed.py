@@ -27,8 +27,7 @@ class GraphedState(NamedTuple):
     """The model's own state, and the order of its rows that the next step begins with."""
 
     inner: DecodingState
-    rows: Tensor | None
-    """[N'] or None for the order they have"""
+    rows: Tensor | None  # [N'] or None for the order they have
     session: graphs.Session | None
     """None for a model whose steps cannot be recorded; they are simply computed."""
     positions: int | None

@@ -255,12 +255,9 @@ class TanhReadout(Readout):
 class OutputWords(NamedTuple):
     """U words, of which each of B sentences has its own; a search calls them by their places."""
 
-    ids: Tensor
-    """[U]"""
-    table: Tensor
-    """[U, E], their rows of the softmax table, which may be an Int8Matrix"""
-    forbidden: Tensor
-    """[B, U], true where a word is not the sentence's"""
+    ids: Tensor  # [U]
+    table: Tensor  # [U, E], their rows of the softmax table, which may be an Int8Matrix
+    forbidden: Tensor  # [B, U], true where a word is not the sentence's
 
     def keep(self, sentences: Tensor) -> OutputWords:
         """Only the sentences [B']."""

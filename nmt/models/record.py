@@ -33,8 +33,7 @@ class UnitRecord(NamedTuple):
     """Whether it ran from the last time step to the first."""
     states: Any
     """What it carried after each step: a state of the unit whose tensors are [N, H]."""
-    gates: dict[str, Tensor]
-    """[N, H] each, by the names in its equation."""
+    gates: dict[str, Tensor]  # [N, H] each, by the names in its equation
     memory: Tensor | None
     """[N, N], see `nmt.cells.memory_weights`. Where several cells change one state in turn, what the others forget
     counts, too. None where one of them does not change its memory element by element."""
@@ -207,8 +206,7 @@ OF_ITSELF = ".self"
 class Record(NamedTuple):
     """What a model did with one sentence pair of S and T words, end symbols counted."""
 
-    logits: Tensor
-    """[T, V], of each target word given those before it"""
+    logits: Tensor  # [T, V], of each target word given those before it
     attention: dict[str, Tensor]
     """[G, T, S] of each attention to the source, by its layer: `decoder.0`, ...; of self-attention, `encoder.0.self` or
     `decoder.0.self`, [G, S, S] or [G, T, T]; in the order of the model"""

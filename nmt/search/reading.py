@@ -133,10 +133,8 @@ def entropies_of(log_probs: Tensor) -> Tensor:
 class Inspected(NamedTuple):
     """S source and T target tokens, end symbols counted."""
 
-    log_probs: Tensor
-    """[T], of each target token given those before it"""
-    entropies: Tensor
-    """[T], of the distributions that these are from, in nats"""
+    log_probs: Tensor  # [T], of each target token given those before it
+    entropies: Tensor  # [T], of the distributions that these are from, in nats
     attention: dict[str, Tensor]
     """[heads, T, S]: see `nmt.models.record.Record`; of an ensemble each name begins with the number of the model"""
     units: dict[str, UnitRecord]

@@ -284,8 +284,7 @@ class Piece:
     text: str
     gap: str
     """White space before it."""
-    weights: Tensor
-    """[U] how much of each unit of the source went into it"""
+    weights: Tensor  # [U] how much of each unit of the source went into it
     source: int
     """The unit of the source that most of it comes from; -1 where there is none"""
     unknown: int | None = None

@@ -48,8 +48,7 @@ class TrainingBatch:
     """ids [B, T], with the end symbol, padding 0"""
     places: Tensor
     """Where the words are in the target, counted row by row [N]"""
-    weights: Tensor
-    """[B, T] fp64, 0 at padding"""
+    weights: Tensor  # [B, T] fp64, 0 at padding
     _passes: int = field(default=0, init=False)
 
     @property

@@ -35,8 +35,7 @@ class Draw(NamedTuple):
     """0 <= key < 2**63"""
     layer: int = 0
     """Number of the calling layer in the model, 0 <= layer < 2**32."""
-    places: Tensor | None = None
-    """[N] int64, see `Masks`; None: the place of row n is n."""
+    places: Tensor | None = None  # [N] int64, see `Masks`; None: the place of row n is n
 
 
 class Masks(NamedTuple):

@@ -78,10 +78,8 @@ class Losses(NamedTuple):
 class Work(NamedTuple):
     """What is computed from the logits of N words."""
 
-    targets: Tensor
-    """[N] ids"""
-    weights: Tensor
-    """[N] in the type of the losses"""
+    targets: Tensor  # [N] ids
+    weights: Tensor  # [N] in the type of the losses
     loss: Loss
     step: Step | None
     """None: a kernel for one pass, or the reference"""

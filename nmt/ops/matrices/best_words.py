@@ -23,8 +23,7 @@ class Choice(NamedTuple):
 
     k: int
     """Number of continuations of each group."""
-    before: Tensor | None = None
-    """[B, P], added to the values of each hypothesis; None means P = 1 and 0"""
+    before: Tensor | None = None  # [B, P], added to the values of each hypothesis; None means P = 1 and 0
     normalize: bool = True
     """Whether values are log-probabilities; else they are logits."""
     banned: int | None = None
@@ -42,8 +41,7 @@ class Choice(NamedTuple):
 class BestWords(NamedTuple):
     """The k best continuations of each group, best first."""
 
-    values: Tensor
-    """[B, k], in at least fp32; -infinity where there are fewer than k"""
+    values: Tensor  # [B, k], in at least fp32; -infinity where there are fewer than k
     hypotheses: Tensor
     """Which hypothesis of the group each one continues [B, k]."""
     words: Tensor

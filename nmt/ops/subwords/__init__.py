@@ -48,8 +48,7 @@ class Alphabet:
     chars: NDArray[np.int32]
     frozen: Flags
     """[V], 1 for unchanged tokens between words: special symbols, bytes. Such a token is its own only character."""
-    starts: Flags
-    """[V], 1 for a character that begins a word."""
+    starts: Flags  # [V], 1 for a character that begins a word
 
 
 def numbers_of(seed: int) -> Iterator[int]:
