@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from nmt import __version__
 from nmt.cli.arguments import any_text, worded
@@ -232,14 +232,10 @@ def _told(error: Exception, arguments: argparse.Namespace) -> tuple[str | None, 
     return f"{text} (--debug shows the traceback)", EXIT_FAILURE
 
 
-class Main(Protocol):
-    """Runs a command with `argv` (default: the process's) and returns its exit code."""
-
-    def __call__(self, argv: Sequence[str] | None = None) -> int: ...
-
-
-def main_of(build_parser: Callable[[], argparse.ArgumentParser], command: Callable[[argparse.Namespace], int]) -> Main:
-    """The function `main` of a command."""
+def main_of(
+    build_parser: Callable[[], argparse.ArgumentParser], command: Callable[[argparse.Namespace], int]
+) -> Callable[..., int]:
+    """The function `main` of a command: runs it with `argv` (default: the process's) and returns its exit code."""
     return lambda argv=None: execute(build_parser(), command, argv)
 
 

@@ -258,7 +258,10 @@ class RequestReader:
         self._name = name
         self._read = FORMATS[input_format]
         self._beside: list[_Beside] = []
-        for path, read in ((prefix, _prefix), (constraints, _constraints)):
+        for path, read in (
+            (prefix, lambda line, where: {"prefix": line} if line.strip() else {}),
+            (constraints, _constraints),
+        ):
             if path is not None:
                 rule = Undecodable(policy)
                 self._beside.append(_Beside(path, rule, read_lines(path, undecodable=rule), read))
@@ -325,10 +328,6 @@ def _object(line: str, where: str) -> Fields:
     if _TEXT not in found:
         raise DataError(f"{where}: the key 'text' is missing")
     return {_TEXT: on_one_line(_string(found.pop(_TEXT), where, _TEXT)), **_wishes(found, where, also=(_TEXT,))}
-
-
-def _prefix(line: str, where: str) -> Fields:
-    return {"prefix": line} if line.strip() else {}
 
 
 def _constraints(line: str, where: str) -> Fields:

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from itertools import chain, compress, islice
@@ -19,7 +19,6 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.config.schema import DataConfig
 from nmt.data.sentences import splitter_of
 from nmt.data.text import Block, FilePair, TextPosition, read_blocks, split_lines
 from nmt.data.tokenizer import Tokenizer
@@ -356,18 +355,6 @@ def new_folder(final: Path) -> Iterator[Path]:
     except OSError as error:
         place = error.filename or final
         raise DataError(f"{place}: cannot be written ({reason(error)})") from error
-
-
-def corpora_of(data: DataConfig, run_dir: Path, *, keys: Mapping[str, Collection[str]]) -> list[Path]:
-    """The existing folders of encoded text of a run: all of its own cache.
-
-    In a cache shared with other runs (data.cache_dir), those with `keys`: by the name of a corpus, `train` or `dev`.
-    """
-    if data.cache_dir is None:
-        found = [path.parent for path in (run_dir / "cache").glob(f"[!.]*/{META}")]
-        return sorted(folder for folder in found if folder.suffix != ".partial")  # the work of a killed process
-    folders = (corpus_folder(Path(data.cache_dir), name, key) for name, found in keys.items() for key in sorted(found))
-    return [folder for folder in folders if (folder / META).is_file()]
 
 
 def corpus_folder(cache: Path, name: str, key: str) -> Path:

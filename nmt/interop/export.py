@@ -18,22 +18,19 @@ from torch import Tensor
 
 from nmt.config import Config, write_config
 from nmt.data import Tokenizer, save_tokenizer
-from nmt.errors import CheckpointError, ConfigError, NmtError
+from nmt.errors import CheckpointError, ConfigError
 from nmt.files import naming, new_directory, open_regular, read_bounded, read_file, sums_text, unused_name, write_new
 from nmt.interop import run_layout
-from nmt.interop.engine.opened import ExportCheck
 from nmt.interop.exported import (
     FORMAT_KEY,
     FORMATS,
     TOKENIZER_SUMS,
     VERSION,
     VERSION_KEY,
-    check_file,
     check_trainable,
     decoding_files,
     format_name,
     packed,
-    read_checksums,
 )
 from nmt.interop.model_card import MAKER, model_card
 from nmt.interop.model_dir import LoadedModel, find_model, read_model
@@ -160,31 +157,6 @@ def _sums(folder: Path) -> dict[str, str]:
         name = path.relative_to(folder).as_posix()
         if name != run_layout.CARD and (path.parent == folder or name == TOKENIZER_SUMS):
             found[name] = hashlib.sha256(read_file(path)).hexdigest()
-    return found
-
-
-def check_export(folder: Path, *, plugins: Sequence[str] = ()) -> ExportCheck:
-    """Check everything that lies in an exported folder; nothing is changed."""
-    found = ExportCheck(folder)
-    try:
-        sums = read_checksums(folder)
-    except CheckpointError as error:
-        found.problems.append(str(error))
-        return found
-    for name, digest in sums.items():
-        try:
-            check_file(folder / name, digest)
-        except CheckpointError as error:
-            found.problems.append(str(error))
-    if found.problems:
-        return found
-    try:
-        found.stored = format_name(folder)
-        if found.stored is None:
-            found.problems.append(f"{folder}: its weights do not state their format; they are not from an export")
-        read_model(folder, plugins=plugins, device=torch.device("cpu"))
-    except NmtError as error:
-        found.problems += str(error).split("\n")
     return found
 
 

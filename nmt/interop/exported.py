@@ -13,7 +13,7 @@ from torch import Tensor
 from nmt.config.schema import DecodingConfig
 from nmt.data.saved_tokenizer import CHECKSUMS
 from nmt.errors import CheckpointError, missing, printable
-from nmt.files import LARGEST_RECORD, is_file, is_folder, read_file, read_sums
+from nmt.files import LARGEST_RECORD, is_file, read_file, read_sums
 from nmt.interop import run_layout
 from nmt.interop.weights_file import DamagedError, read_metadata
 from nmt.light.options import names_of
@@ -172,13 +172,6 @@ def check_no_graphs(directory: Path) -> None:
         raise CheckpointError(
             f"{directory}: exported as ONNX graphs, for programs with ONNX Runtime; give the run or another export"
         )
-
-
-def is_exported(directory: Path) -> bool:
-    """Whether this is an exported folder, however damaged."""
-    if is_folder(run_layout.checkpoints_dir(directory)) or directory.parent.name == run_layout.CHECKPOINTS:
-        return False
-    return is_file(directory / run_layout.SUMS) or format_name(directory) is not None
 
 
 def read_checksums(directory: Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,8 +17,9 @@ from torch import Tensor
 from nmt.config import Config, load_saved
 from nmt.config.located import anchored
 from nmt.config.problems import MissingPluginError
+from nmt.config.schema import DataConfig
 from nmt.data import Corpus, load_tokenizer
-from nmt.data.corpus import corpora_of
+from nmt.data.corpus import META, corpus_folder
 from nmt.data.saved_tokenizer import has_checksums
 from nmt.errors import CheckpointError, DataError, NmtError, UnreadableError, missing
 from nmt.files import LARGEST_LOG, RefusedError, check_size, is_file, is_folder, is_there, open_model_file, reason
@@ -278,3 +279,15 @@ def _line_problems(lines: Iterator[bytes], *, last: int | None) -> Iterator[str]
         step = max(step, now)
     if last is not None and step < last:
         yield f": ends before step {last}, which has a checkpoint"
+
+
+def corpora_of(data: DataConfig, run_dir: Path, *, keys: Mapping[str, Collection[str]]) -> list[Path]:
+    """The existing folders of encoded text of a run: all of its own cache.
+
+    In a cache shared with other runs (data.cache_dir), those with `keys`: by the name of a corpus, `train` or `dev`.
+    """
+    if data.cache_dir is None:
+        found = [path.parent for path in (run_dir / "cache").glob(f"[!.]*/{META}")]
+        return sorted(folder for folder in found if folder.suffix != ".partial")  # the work of a killed process
+    folders = (corpus_folder(Path(data.cache_dir), name, key) for name, found in keys.items() for key in sorted(found))
+    return [folder for folder in folders if (folder / META).is_file()]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli.arguments import RUN
 from nmt.cli.common import EXIT_FAILURE, add_plugins, main_of, make_parser
 from nmt.errors import CheckpointError, counted, printable
-from nmt.interop.engine.opened import ExportCheck, check_file, is_engine_file
+from nmt.interop.engine.opened import is_engine_file
+from nmt.run_check.exports import ExportCheck, check_export, check_file, is_exported
 
 if TYPE_CHECKING:
     from nmt.run_check.check_run import RunCheck
@@ -67,8 +68,7 @@ def _checked(path: Path, plugins: Sequence[str]) -> Found:
         by = f"by the engine, in {file.stored}, on this machine with {file.kernels}"
         return _exported("file", path, file, f"holds: {file.holds}", "a file for the engine", by)
     # Imported late, because they import torch.
-    from nmt.interop.export import check_export
-    from nmt.interop.exported import check_no_graphs, is_exported
+    from nmt.interop.exported import check_no_graphs
     from nmt.run_check.check_run import check_run
 
     check_no_graphs(path)

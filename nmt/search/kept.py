@@ -254,11 +254,6 @@ class KeptLine:
         """The positions in the text that represent placeholders."""
         return frozenset(item.span[0] for item in self.kept if item.kind is Kind.WORD)
 
-    @property
-    def has_words(self) -> bool:
-        """Whether there is anything to translate."""
-        return any(letter.isalnum() for letter in self.text)  # no letter represents a placeholder
-
     def original(self, span: Span) -> Span:
         """The stretch of the line that a stretch of the text comes from."""
         begin, end = span

@@ -187,9 +187,10 @@ class Sources:
         units: list[str] = []
         for place, request in enumerate(requests):
             kept = self.kept_of(request)
-            if not request.text.strip() or (kept is not None and not kept.has_words):
-                continue
             text = request.text if kept is None else kept.text
+            # No letter represents a placeholder.
+            if not request.text.strip() or (kept is not None and not any(map(str.isalnum, text))):
+                continue
             bounds = self._splitter.bounds(text) if self._splits and self._splitter is not None else []
             read.append((place, text, kept, bounds))
             for begin, end in bounds if self._always and len(bounds) > 1 else [(0, len(text))]:

@@ -11,9 +11,10 @@ import pytest
 from nmt.config import Config, DataConfig
 from nmt.data import Corpus, PreparedData
 from nmt.data import corpus as corpus_check
-from nmt.data.corpus import META, corpora_of
+from nmt.data.corpus import META
 from nmt.data.prepare import prepare
 from nmt.errors import DataError
+from nmt.run_check.check_run import corpora_of
 
 FILES = [f"{side}.{kind}" for side in ("source", "target") for kind in ("ids", "lengths", "offsets")]
 

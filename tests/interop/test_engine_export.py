@@ -104,7 +104,7 @@ def test_int8_values_are_those_that_a_search_by_pytorch_has(tie: str) -> None:
 
 def test_narrow_matrices_are_not_rounded_to_int8() -> None:
     """Below 16 columns, as the name of the format says."""
-    tensors = Tensors("int8")
+    tensors = Tensors("int8", scales={})
     for columns in (15, 16, 17):
         tensors.number(torch.ones(2, columns))
     assert [(each.kind.name, each.columns) for each in tensors.stored()] == [("F32", 15), ("INT8", 16), ("INT8", 17)]
@@ -161,7 +161,7 @@ def test_registers_are_shared_where_that_is_safe() -> None:
 def test_registers_of_an_instruction_and_of_a_loop_stay_apart() -> None:
     """What is written in a loop is not in the place of what its next round reads."""
     registers: list[Register] = []
-    program = Program(registers, Tensors("fp32"), space=Space.SOURCE)
+    program = Program(registers, Tensors("fp32", scales={}), space=Space.SOURCE)
     first, second, third, fourth = (program.new(4) for _ in range(4))
     program.emit(Op.TANH, second, first)  # the last use of the first
     program.emit(Op.TANH, third, second)  # of the second

@@ -73,9 +73,8 @@ def lower(
     if type(model) not in _ARCHITECTURES:
         raise _unknown(model, *_ARCHITECTURES, registry=MODELS)
     _check_class(model.embeddings, Embeddings, blocks.BlockEmbeddings)
-    registers, tensors = list[Register](), Tensors(precision)
-    for name, own in (scales or {}).items():
-        tensors.store_with(model.get_parameter(name), own)
+    own = {id(model.get_parameter(name)): part for name, part in (scales or {}).items()}
+    registers, tensors = list[Register](), Tensors(precision, scales=own)
     encode = Program(registers, tensors, space=Space.SOURCE, equations=equations)
     step = Program(registers, tensors, space=Space.STEP, equations=equations)
     encoded = _encoder(encode, model.encoder, _embed(encode, model.encoder, model.embeddings.source, model))

@@ -9,11 +9,10 @@ import functools
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nmt.errors import CheckpointError, ConfigError, counted, missing
+from nmt.errors import CheckpointError, ConfigError
 from nmt.interop.run_layout import LongestSource
 from nmt.light.errors import EngineError
 from nmt.light.pretrained import SUFFIX, is_pretrained
@@ -26,8 +25,6 @@ MAGIC: Final = b"\x89NMT\r\n\x1a\n"
 """The first bytes of every model file."""
 TAKEN_BY: Final = "nmt-translate, nmt-eval, nmt-report, nmt-serve, nmt-check and nmt.load"
 """What accepts model files."""
-_WORDS = ("source_language", "target_language", "architecture", "precision")
-"""What the card of each file has."""
 
 
 def is_engine_file(path: str | os.PathLike[str]) -> bool:
@@ -100,52 +97,3 @@ def text_of(card: dict[str, Any], key: str, otherwise: str = "?") -> str:
     """A text entry of a card, if it is text."""
     found = card.get(key)
     return found if isinstance(found, str) and found else otherwise
-
-
-@dataclass
-class ExportCheck:
-    """What was found in an exported folder or file."""
-
-    path: Path
-    stored: str | None = None
-    """The format of its weights, if known."""
-    problems: list[str] = field(default_factory=list)
-    """Each one line that names the file."""
-    holds: str = ""
-    """Of a file for the engine languages, model and search, in words."""
-    kernels: str | None = None
-    """What it is computed with on this machine; None for a folder."""
-
-
-def check_file(file: Path) -> ExportCheck:
-    """Check the checksum, the tables, the programs and the card of a file.
-
-    Raises CheckpointError where there is none, ConfigError where the engine cannot be compiled.
-    """
-    if not file.exists() and not is_pretrained(file):
-        raise CheckpointError(missing(file))
-    found = ExportCheck(file)
-    try:
-        with open_engine([file]) as translator:
-            found.kernels = translator.kernels
-            card = translator.card
-    except (CheckpointError, EngineError) as error:
-        found.problems.append(str(error))
-        return found
-    lacking = [key for key in _WORDS if text_of(card, key) == "?"]
-    if lacking:
-        found.problems.append(f"{file}: its section META lacks {', '.join(lacking)}")
-        return found
-    found.stored, found.holds = text_of(card, "precision"), _in_words(card)
-    return found
-
-
-def _in_words(card: dict[str, Any]) -> str:
-    languages, decoding = f"{card['source_language']} to {card['target_language']}", card.get("decoding")
-    parameters = card.get("parameters")
-    model = f"{card['architecture']} {text_of(card, 'units', '')}".strip()
-    said = [languages, model]
-    said += [counted(parameters, "parameter")] if isinstance(parameters, int) else []
-    if isinstance(decoding, dict):
-        said += [f"beam {decoding.get('beam_size')}, length penalty {decoding.get('length_penalty')}"]
-    return ", ".join([*said, f"written by nmt {text_of(card, 'nmt_version')}"])

@@ -6,7 +6,7 @@ Registers that are needed at different times become one in the end.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple
@@ -58,12 +58,12 @@ class Stored(NamedTuple):
 class Tensors:
     """The tensors of a model in the order of the file; a tensor used twice is stored once."""
 
-    def __init__(self, precision: Precision) -> None:
-        self.precision = precision
+    def __init__(self, precision: Precision, *, scales: Mapping[int, Tensor]) -> None:
+        """`scales`: by the id of a matrix, what the whole numbers of each row are multiplied with in int8."""
+        self.precision, self._scales = precision, scales
         self._parts: list[tuple[Tensor, ...]] = []
         self._numbers: dict[tuple[int, ...], int] = {}
         self._used = set[int]()
-        self._scales: dict[int, Tensor] = {}
 
     def number(self, *parts: Tensor) -> int:
         """That of the matrix of these parts [M_i, K], one below the other, or of the vector of these [K_i]."""
@@ -77,10 +77,6 @@ class Tensors:
     def use(self, *parameters: Tensor) -> None:
         """Note that these are in the file, or that no translation depends on them."""
         self._used.update(map(id, parameters))
-
-    def store_with(self, matrix: Tensor, scales: Tensor) -> None:
-        """With int8, the values of each row of `matrix` [M, K] are whole multiples of `scales` [M], as they were."""
-        self._scales[id(matrix)] = scales
 
     def has(self, parameter: Tensor) -> bool:
         """Whether it, or a tensor that contains it, is in the file."""
