@@ -45,8 +45,8 @@ class Size(NamedTuple):
 def make_model(unit: str, size: Size, device: torch.device) -> Seq2Seq:
     """The model of configs/wmt14_*.yaml with this unit, random weights and no dropout."""
     config: Any = SimpleNamespace(
-        architecture="deepnmt", cell=unit, cell_options={}, encoder_cell=None, encoder_cell_options={},
-        decoder_cell=None, decoder_cell_options={}, hidden_size=size.width, encoder_hidden_size=None,
+        architecture="deepnmt", unit_of=lambda side: SimpleNamespace(name=unit, options={}), cell=unit,
+        hidden_size=size.width, encoder_hidden_size=None,
         embedding_size=size.width, encoder_layers=size.layers, decoder_layers=size.layers,
         context_aware_encoder=True, deep_attention=False, deep_output=True, attention_heads=1, layer_norm=True,
         tie_embeddings="target_softmax", dropout=0.0, recurrent_dropout=0.0, layer_norm_scale=0.5,

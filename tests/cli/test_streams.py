@@ -70,14 +70,14 @@ def test_without_any_stream_a_file_is_translated_into_a_file(folder: Path) -> No
 @pytest.mark.parametrize(
     "command",
     [
-        "translate --help",
-        "evaluate --hyp in --ref in --metrics chrf",
-        "score run --source in --target in --device cpu",
-        "check run",
+        "cli.translate --help",
+        "cli.evaluate --hyp in --ref in --metrics chrf",
+        "cli.score run --source in --target in --device cpu",
+        "run_check.command run",
     ],
 )
 def test_a_reader_that_went_away_is_told_by_the_exit_code(folder: Path, command: str) -> None:
-    code, _, err = shell(f"{PYTHON}.{command} | true; exit ${{PIPESTATUS[0]}}", folder)
+    code, _, err = shell(f'"{sys.executable}" -m nmt.{command} | true; exit ${{PIPESTATUS[0]}}', folder)
     assert code == 141
     assert [line for line in err.splitlines() if not line.startswith("nmt-score: perplexity")] == []
 
@@ -86,7 +86,7 @@ def test_a_reader_that_went_away_is_told_by_the_exit_code(folder: Path, command:
 def test_a_limit_on_the_size_of_standard_output_is_an_error(tmp_path: Path, unbuffered: str) -> None:
     """As a full disk it lets some of the bytes be written, which a raw file does not report as an error."""
     _long_list(tmp_path)
-    command = f"ulimit -f 1; {PYTHON}.rank list --weights score=1 > out"
+    command = f'ulimit -f 1; "{sys.executable}" -m nmt.ranking.command list --weights score=1 > out'
     # A cached module that the limit cuts off would be found by the next process.
     code, _, err = shell(command, tmp_path, PYTHONUNBUFFERED=unbuffered, PYTHONDONTWRITEBYTECODE="1")
     assert code == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -214,7 +214,9 @@ def test_nothing_is_forgotten_in_a_training_with_large_batches() -> None:
         parts=[Part(len(lengths), int(1.1 * lengths.sum()))],
     )
     shapes: set[tuple[int, int]] = set()
-    for rows in islice(BatchSampler(corpus, batch_tokens=12_000).epoch(0), 600):
+    sampler = BatchSampler(corpus, batch_tokens=12_000)
+    batches = chain.from_iterable(sampler.pool(0, number).batches for number in range(sampler.pools))
+    for rows in islice(batches, 600):
         batch, length = graphs.filled_up(len(rows)), int(lengths[rows].max())
         shapes.add((batch, length))
         for loop in range(10):

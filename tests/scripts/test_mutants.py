@@ -23,7 +23,14 @@ from mutant_list import Mutant, Sources, read_mutants  # noqa: E402  (lies besid
 
 FEWEST, FEWEST_OF_SATELLITE = 25, 10
 """Bugs of each package."""
-TOGETHER = {"onnx_export": "interop", "other_tasks": "tagging", "tasks": "training"}
+TOGETHER = {
+    "onnx_export": "interop",
+    "other_tasks": "tagging",
+    "ranking": "evaluation",
+    "run_check": "training",
+    "sampling": "search",
+    "tasks": "training",
+}
 """Packages whose bugs are counted with those of another."""
 
 
