@@ -95,7 +95,8 @@ def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[s
     parts = Parts()
     model: Seq2Seq = updater.model
     parts.wrap(model, "encode", "encoder")
-    parts.wrap(model, "_decode", "decoder")
+    for name in ("prepare", "sequence"):
+        parts.wrap(model.decoder, name, "decoder")
     for name in ("token_losses", "weighted_loss"):
         if hasattr(model, name):
             parts.wrap(model, name, "loss")
