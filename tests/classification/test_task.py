@@ -102,6 +102,7 @@ def test_what_is_learned_is_better_than_chance(colours: Path) -> None:
     assert events(colours / "run", kinds=("validation",))[-1]["beats_chance"]
 
 
+@pytest.mark.slow
 def test_entailment_is_learned_from_both_texts_alone(tmp_path: Path) -> None:
     for name in ("both", "first", "second"):
         (tmp_path / name).mkdir()

@@ -43,6 +43,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield module
 
 
+@pytest.mark.slow
 def test_each_part_has_a_table_and_keeps_the_others(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +88,7 @@ def test_sentences_are_timed_by_search_and_number_of_spins(
     assert capsys.readouterr().err.splitlines()[-1].endswith("the translation failed: no such model")
 
 
+@pytest.mark.slow
 def test_memory_is_read_when_an_update_is_reported(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_command_that_fails_is_reported_with_its_last_line(
     assert "nmt-train ended without an update: " in reported and "none/val.de nor " in reported
 
 
+@pytest.mark.slow
 def test_the_loss_in_both_forms(tmp_path: Path) -> None:
     output = tmp_path / "loss.md"
     sizes = ["--tokens", "64", "--words", "150", "--widths", "16", "--threads", "1", "--rounds", "2"]

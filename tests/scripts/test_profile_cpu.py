@@ -26,6 +26,7 @@ def milliseconds(section: dict[str, Any]) -> dict[str, float]:
     return {row["operation"]: row["ms"] for row in section["rows"]}
 
 
+@pytest.mark.slow
 def test_updates_and_translations_are_divided_into_operations(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     config = write_config(tmp_path, training={"max_steps": 2, "validate_every": 2})
