@@ -63,14 +63,14 @@ def firefox() -> str:
 
 @pytest.mark.slow
 def test_firefox_translates_a_student_of_ours(tmp_path: Path) -> None:
-    """In 32 bits all lines are equal; in 8 bits BLEU is."""
+    """In 32 bits all lines that end are equal; in 8 bits BLEU is."""
     engine = firefox()
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG.format(folder=tmp_path), encoding="utf-8")
     assert call("nmt-train", "--config", str(config)) == 0
     run, back = tmp_path / "run", tmp_path / "back"
     source, target = (run / "corpus" / f"test.{side}" for side in ("en", "de"))
-    assert call("nmt-convert", "to-marian", str(run), "-o", str(back)) == 0
+    assert call("nmt-convert", "to-marian", str(run), "--dev", str(run / "corpus" / "dev"), "-o", str(back)) == 0
     ours = tmp_path / "ours"
     options = ("--beam-size", "1", "--precision", "fp32", "--split", "none")
     assert call("nmt-translate", str(run), "-i", str(source), "-o", str(ours), *options) == 0
@@ -82,9 +82,9 @@ def test_firefox_translates_a_student_of_ours(tmp_path: Path) -> None:
         arguments = [str(back / name), str(back / "vocab.spm"), str(source), str(output)]
         subprocess.run([sys.executable, "-c", RUN, *arguments], env={"PYTHONPATH": engine}, check=True)
         found[name] = output.read_text(encoding="utf-8").splitlines()
-    assert found["model.fp32.bin"] == expected
-    scores = [
-        sacrebleu.corpus_bleu(lines, [references]).score for lines in (expected, found["model.intgemm.alphas.bin"])
-    ]
+    apart = [(a, b) for a, b in zip(found["model.fp32.bin"], expected, strict=True) if a != b]
+    # Its limit of a translation of n tokens is 2 n + 4, and ours n + 50: what does not end is cut at other places.
+    assert all(b.startswith(a) for a, b in apart) and len(apart) < 5
+    scores = [sacrebleu.corpus_bleu(lines, [references]).score for lines in found.values()]
     assert scores[0] > 50
     assert abs(scores[0] - scores[1]) <= 0.3
