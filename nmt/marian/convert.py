@@ -20,6 +20,7 @@ from nmt.interop.engine.export import export_engine
 from nmt.interop.export import Exported, check_output, write_model
 from nmt.marian.arrays import Quantized
 from nmt.marian.foreign import NO_LICENCE, Foreign
+from nmt.marian.shape import parts_of
 
 SETTINGS_OF = "settings"
 """The name of Marian's settings among the metadata of weights."""
@@ -58,14 +59,6 @@ def converted(foreign: Foreign) -> Converted:
         found[to] = rows
         note_scales(to, name)
 
-    def linear(to: str, *names: str) -> None:
-        found[f"{to}.weights.0"] = np.concatenate([array(name.format("W")).T for name in names])
-        note_scales(f"{to}.weights.0", *(name.format("W") for name in names))
-        found[f"{to}.bias"] = np.concatenate([array(name.format("b"))[0] for name in names])
-
-    def norm(to: str, name: str) -> None:
-        found[f"{to}.scale"], found[f"{to}.offset"] = array(f"{name}_ln_scale")[0], array(f"{name}_ln_bias")[0]
-
     source, target, output = shape.tables
     source_ids, target_ids = foreign.source.old_ids(), foreign.target.old_ids()
     table("embeddings.source", source, source_ids)
@@ -75,30 +68,11 @@ def converted(foreign: Foreign) -> Converted:
         table("embeddings.softmax", output, target_ids)
     bias = array("decoder_ff_logit_out_b")[0]
     found["embeddings.output_bias"] = np.array([NO_PADDING if i < 0 else bias[i] for i in target_ids], np.float32)
-    for side, layers in (("encoder", shape.encoder_layers), ("decoder", shape.decoder_layers)):
-        for number in range(layers):
-            name, block = f"{side}_l{number + 1}", f"{side}.blocks.{number}"
-            if side == "decoder" and shape.unit:
-                products = f"{name}_rnn_Wf", f"{name}_rnn_W"
-                found[f"{block}.mixing.cell.input_weight"] = np.concatenate([array(each).T for each in products])
-                note_scales(f"{block}.mixing.cell.input_weight", *products)
-                found[f"{block}.mixing.cell.forget_gate_bias"] = array(f"{name}_rnn_bf")[0]
-                norm(f"{block}.norm", f"{name}_rnn_ffn")
-                if shape.projection:
-                    linear(f"{block}.mixing.out", f"{name}_rnn_{{}}o")
-            else:
-                mixing = f"{block}.mixing" if side == "encoder" else f"{block}.mixing.attention"
-                linear(f"{mixing}.inputs", *(f"{name}_self_{{}}{part}" for part in "qkv"))
-                linear(f"{mixing}.out", f"{name}_self_{{}}o")
-                norm(f"{block}.norm", f"{name}_self_Wo")
-            if side == "decoder":
-                linear(f"{block}.attention.query", f"{name}_context_{{}}q")
-                linear(f"{block}.attention.source", f"{name}_context_{{}}k", f"{name}_context_{{}}v")
-                linear(f"{block}.attention.out", f"{name}_context_{{}}o")
-                norm(f"{block}.query_norm", f"{name}_context_Wo")
-            linear(f"{block}.feed_forward.up", f"{name}_ffn_{{}}1")
-            linear(f"{block}.feed_forward.down", f"{name}_ffn_{{}}2")
-            norm(f"{block}.feed_forward.norm", f"{name}_ffn_ffn")
+    for part in parts_of(shape):
+        weights = [array(weight).T if part.inputs else array(weight)[0] for weight, _ in part.theirs]
+        found[part.weight] = np.concatenate(weights)
+        found[part.bias] = np.concatenate([array(bias)[0] for _, bias in part.theirs if bias is not None])
+        note_scales(part.weight, *(weight for weight, _ in part.theirs))
 
     def tensors(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
         return {name: torch.from_numpy(np.ascontiguousarray(value, np.float32)) for name, value in arrays.items()}

@@ -24,7 +24,7 @@ from nmt.marian import pieces
 from nmt.marian.arrays import Quantized, Value, write_bin, write_npz
 from nmt.marian.convert import SETTINGS_OF
 from nmt.marian.pieces import Piece
-from nmt.marian.shape import QUANTIZED_INPUT
+from nmt.marian.shape import QUANTIZED_INPUT, Shape, parts_of
 from nmt.marian.shortlists import Lexicon, write_lexicon
 from nmt.models.blocks import BlockDecoder, BlockEncoder, UnitMixing
 from nmt.models.parts import Linear
@@ -33,6 +33,7 @@ from nmt.search.shortlist import Shortlist, load_shortlist
 
 FREQUENT: Final = 50
 """Target ids that a shortlist of Marian allows in each sentence."""
+TABLE: Final = "Wemb"
 LARGEST: Final = 127
 _BATCH: Final = 32
 _DEVIATIONS: Final = 1.1
@@ -87,7 +88,8 @@ def to_marian(
     tokenizer = loaded.tokenizer
     assert isinstance(tokenizer, SentencePieceTokenizer)
     vocabulary, ids = _vocabulary(tokenizer)
-    values, settings = arrays_of(loaded, ids), _settings(loaded, len(ids))
+    shape = _shape(loaded, len(ids))
+    values, settings = _arrays(loaded, shape, ids), _settings(loaded, shape)
     alphas, notes = _alphas(loaded, dev)
     named = shortlist or loaded.config.decoding.shortlist
     config: dict[str, Any] = {
@@ -154,46 +156,41 @@ def _vocabulary(tokenizer: SentencePieceTokenizer) -> tuple[bytes, list[int]]:
     return pieces.with_pieces(model, found, unk=1, eos=0), [2, 1, *range(3, len(own))]
 
 
-def arrays_of(loaded: LoadedModel, ids: Sequence[int]) -> dict[str, np.ndarray]:
+def _shape(loaded: LoadedModel, size: int) -> Shape:
+    """The sizes of the model, in a vocabulary of `size` pieces."""
+    config = loaded.config.model
+    options = TransformerOptions(**config.architecture_options)
+    usual = 2 * config.embedding_size
+    return Shape(
+        width=config.embedding_size,
+        heads=options.heads,
+        encoder_layers=options.encoder_layers,
+        decoder_layers=options.decoder_layers,
+        encoder_feed_forward=options.encoder_feed_forward or usual,
+        decoder_feed_forward=options.decoder_feed_forward or usual,
+        activation="swish" if options.feed_forward == "swish" else "relu",
+        unit=options.decoder_mixing == "unit",
+        projection=options.decoder_projection,
+        source_size=size,
+        target_size=size,
+        tables=(TABLE, TABLE, TABLE),
+    )
+
+
+def _arrays(loaded: LoadedModel, shape: Shape, ids: Sequence[int]) -> dict[str, np.ndarray]:
     """The weights by Marian's names; row i of the table is that of nmt's id `ids[i]`."""
     state = {name: value.detach().float().numpy() for name, value in loaded.model.state_dict().items()}
     rows = list(ids)
     found = {
-        "Wemb": state["embeddings.source"][rows],
+        TABLE: state["embeddings.source"][rows],
         "decoder_ff_logit_out_b": state["embeddings.output_bias"][rows][None],
     }
-
-    def linear(source: str, *names: str) -> None:
-        weights = np.split(state[f"{source}.weights.0"], len(names))
-        for name, weight, bias in zip(names, weights, np.split(state[f"{source}.bias"], len(names)), strict=True):
-            found[name.format("W")], found[name.format("b")] = weight.T, bias[None]
-
-    def norm(source: str, name: str) -> None:
-        found[f"{name}_ln_scale"], found[f"{name}_ln_bias"] = (
-            state[f"{source}.scale"][None],
-            state[f"{source}.offset"][None],
-        )
-
-    for block, name in _blocks(loaded.model):
-        mixing = f"{block}.mixing"
-        if f"{mixing}.cell.input_weight" in state:
-            gate, candidate = np.split(state[f"{mixing}.cell.input_weight"], 2)
-            found[f"{name}_rnn_Wf"], found[f"{name}_rnn_W"] = gate.T, candidate.T
-            found[f"{name}_rnn_bf"] = state[f"{mixing}.cell.forget_gate_bias"][None]
-            norm(f"{block}.norm", f"{name}_rnn_ffn")
-        else:
-            attention = mixing if name.startswith("encoder") else f"{mixing}.attention"
-            linear(f"{attention}.inputs", *(f"{name}_self_{{}}{part}" for part in "qkv"))
-            linear(f"{attention}.out", f"{name}_self_{{}}o")
-            norm(f"{block}.norm", f"{name}_self_Wo")
-        if name.startswith("decoder"):
-            linear(f"{block}.attention.query", f"{name}_context_{{}}q")
-            linear(f"{block}.attention.source", f"{name}_context_{{}}k", f"{name}_context_{{}}v")
-            linear(f"{block}.attention.out", f"{name}_context_{{}}o")
-            norm(f"{block}.query_norm", f"{name}_context_Wo")
-        linear(f"{block}.feed_forward.up", f"{name}_ffn_{{}}1")
-        linear(f"{block}.feed_forward.down", f"{name}_ffn_{{}}2")
-        norm(f"{block}.feed_forward.norm", f"{name}_ffn_ffn")
+    for part in parts_of(shape):
+        biases = [bias for _, bias in part.theirs if bias is not None]
+        for (weight, _), value in zip(part.theirs, np.split(state[part.weight], len(part.theirs)), strict=True):
+            found[weight] = value.T if part.inputs else value[None]
+        for bias, value in zip(biases, np.split(state[part.bias], len(biases)), strict=True):
+            found[bias] = value[None]
     return {name: np.ascontiguousarray(found[name], np.float32) for name in sorted(found)}
 
 
@@ -204,37 +201,31 @@ def _blocks(model: nn.Module) -> Iterator[tuple[str, str]]:
             yield f"{side}.blocks.{number}", f"{side}_l{number + 1}"
 
 
-def _settings(loaded: LoadedModel, size: int) -> dict[str, Any]:
+def _settings(loaded: LoadedModel, shape: Shape) -> dict[str, Any]:
     """Marian's settings: those of the model's own file, if it came from one, with what has changed."""
-    config = loaded.config.model
-    options = TransformerOptions(**config.architecture_options)
     kept = read_metadata(loaded.path / WEIGHTS).get(SETTINGS_OF)
     before: dict[str, Any] = json.loads(kept) if kept else {}
-    unit = options.decoder_mixing == "unit"
-    width = config.embedding_size
-    encoder, decoder = (
-        2 * width if own is None else own for own in (options.encoder_feed_forward, options.decoder_feed_forward)
-    )
-    shape = {
+    encoder, decoder = shape.encoder_feed_forward, shape.decoder_feed_forward
+    own = {
         "type": "transformer",
-        "dim-emb": width,
-        "dim-vocabs": [size, size],
-        "transformer-heads": options.heads,
-        "enc-depth": options.encoder_layers,
-        "dec-depth": options.decoder_layers,
+        "dim-emb": shape.width,
+        "dim-vocabs": [shape.source_size, shape.target_size],
+        "transformer-heads": shape.heads,
+        "enc-depth": shape.encoder_layers,
+        "dec-depth": shape.decoder_layers,
         "transformer-dim-ffn": encoder,
         **({} if encoder == decoder else {"transformer-decoder-dim-ffn": decoder}),
         "transformer-ffn-depth": 2,
-        "transformer-ffn-activation": options.feed_forward,
+        "transformer-ffn-activation": shape.activation,
         "transformer-preprocess": "",
         "transformer-postprocess": "dan",
         "transformer-postprocess-emb": "d",
         "transformer-postprocess-top": "",
-        "transformer-decoder-autoreg": "rnn" if unit else "self-attention",
-        "dec-cell": "ssru" if unit else "gru",
+        "transformer-decoder-autoreg": "rnn" if shape.unit else "self-attention",
+        "dec-cell": "ssru" if shape.unit else "gru",
         "tied-embeddings-all": True,
     }
-    return {**_USUAL, **shape} if not before else {**before, **{k: v for k, v in shape.items() if k in before}}
+    return {**_USUAL, **own} if not before else {**before, **{k: v for k, v in own.items() if k in before}}
 
 
 _USUAL: Final[dict[str, Any]] = {
@@ -267,7 +258,7 @@ def _quantized(values: dict[str, np.ndarray], alphas: dict[str, float]) -> dict[
     """As marian-conv --gemm-type intgemm8 makes them, with the multipliers of inputs."""
     found: dict[str, Value] = {}
     for name, value in values.items():
-        if name == "Wemb" or (len(value) > 1 and "_W" in name):
+        if name == TABLE or (len(value) > 1 and "_W" in name):
             multiplier = np.float32(LARGEST) / np.abs(value).max().astype(np.float32)
             found[name] = Quantized(np.clip(np.rint(value * multiplier), -LARGEST, LARGEST).astype(np.int8), multiplier)
         else:
@@ -315,7 +306,7 @@ class _Largest:
                 before = own.feed_forward.norm
             yield reads(own.feed_forward.up, f"{name}_ffn_W1")
             yield reads(own.feed_forward.down, f"{name}_ffn_W2")
-        yield gives(before, "none", "Wemb")
+        yield gives(before, "none", TABLE)
 
     def close(self) -> None:
         for handle in self._handles:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from nmt.errors import CheckpointError, printable, shown
 from nmt.limits import DEEPEST, WIDEST
@@ -139,6 +139,61 @@ def _inner(values: Mapping[str, Any], side: str) -> int:
     return int(values[name].shape[1])
 
 
+class Part(NamedTuple):
+    """A linear map, possibly of several of Marian's one below the other, or a norm; by the names of its weights."""
+
+    weight: str
+    """In nmt [M, K]; of a norm the scale [M]"""
+    bias: str
+    """In nmt [M]; of a norm the offset"""
+    theirs: tuple[tuple[str, str | None], ...]
+    """In Marian, matrix [K, M] and bias [1, M], if there is one; of a norm scale and offset, [1, M] both"""
+    inputs: int
+    """K; 0 for a norm"""
+    outputs: int
+    """M of each of Marian's"""
+
+
+def parts_of(shape: Shape) -> Iterator[Part]:
+    """All but the tables and the bias of the logits: what both directions of conversion, and the check, go by."""
+    width = shape.width
+
+    def linear(ours: str, *names: str, inputs: int = width, outputs: int = width) -> Part:
+        theirs = tuple((name.format("W"), name.format("b")) for name in names)
+        return Part(f"{ours}.weights.0", f"{ours}.bias", theirs, inputs, outputs)
+
+    def norm(ours: str, name: str) -> Part:
+        return Part(f"{ours}.scale", f"{ours}.offset", ((f"{name}_ln_scale", f"{name}_ln_bias"),), 0, width)
+
+    sides = (
+        ("encoder", shape.encoder_layers, shape.encoder_feed_forward),
+        ("decoder", shape.decoder_layers, shape.decoder_feed_forward),
+    )
+    for side, layers, inner in sides:
+        for i in range(layers):
+            name, block = f"{side}_l{i + 1}", f"{side}.blocks.{i}"
+            if side == "decoder" and shape.unit:
+                cell = f"{block}.mixing.cell"
+                gate, candidate = (f"{name}_rnn_Wf", f"{name}_rnn_bf"), (f"{name}_rnn_W", None)
+                yield Part(f"{cell}.input_weight", f"{cell}.forget_gate_bias", (gate, candidate), width, width)
+                yield norm(f"{block}.norm", f"{name}_rnn_ffn")
+                if shape.projection:
+                    yield linear(f"{block}.mixing.out", f"{name}_rnn_{{}}o")
+            else:
+                mixing = f"{block}.mixing" if side == "encoder" else f"{block}.mixing.attention"
+                yield linear(f"{mixing}.inputs", *(f"{name}_self_{{}}{part}" for part in "qkv"))
+                yield linear(f"{mixing}.out", f"{name}_self_{{}}o")
+                yield norm(f"{block}.norm", f"{name}_self_Wo")
+            if side == "decoder":
+                yield linear(f"{block}.attention.query", f"{name}_context_{{}}q")
+                yield linear(f"{block}.attention.source", f"{name}_context_{{}}k", f"{name}_context_{{}}v")
+                yield linear(f"{block}.attention.out", f"{name}_context_{{}}o")
+                yield norm(f"{block}.query_norm", f"{name}_context_Wo")
+            yield linear(f"{block}.feed_forward.up", f"{name}_ffn_{{}}1", outputs=inner)
+            yield linear(f"{block}.feed_forward.down", f"{name}_ffn_{{}}2", inputs=inner)
+            yield norm(f"{block}.feed_forward.norm", f"{name}_ffn_ffn")
+
+
 def _expected(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The names and shapes of all weights."""
     width, (source, target, output) = shape.width, shape.tables
@@ -146,34 +201,11 @@ def _expected(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield target, (shape.target_size, width)
     yield output, (width, shape.target_size) if output.endswith("_W") else (shape.target_size, width)
     yield "decoder_ff_logit_out_b", (1, shape.target_size)
-
-    def linear(name: str, inputs: int, outputs: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-        yield name.format("W"), (inputs, outputs)
-        yield name.format("b"), (1, outputs)
-
-    def norm(name: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-        yield f"{name}_ln_scale", (1, width)
-        yield f"{name}_ln_bias", (1, width)
-
-    sides = (("encoder", shape.encoder_layers, shape.encoder_feed_forward),)
-    for side, layers, inner in (*sides, ("decoder", shape.decoder_layers, shape.decoder_feed_forward)):
-        for i in range(1, layers + 1):
-            layer = f"{side}_l{i}"
-            attentions = ["self"] if side == "encoder" else ["self", "context"]
-            if side == "decoder" and shape.unit:
-                attentions = ["context"]
-                yield f"{layer}_rnn_W", (width, width)
-                yield from linear(f"{layer}_rnn_{{}}f", width, width)
-                yield from norm(f"{layer}_rnn_ffn")
-                if shape.projection:
-                    yield from linear(f"{layer}_rnn_{{}}o", width, width)
-            for attention in attentions:
-                for part in "qkvo":
-                    yield from linear(f"{layer}_{attention}_{{}}{part}", width, width)
-                yield from norm(f"{layer}_{attention}_Wo")
-            yield from linear(f"{layer}_ffn_{{}}1", width, inner)
-            yield from linear(f"{layer}_ffn_{{}}2", inner, width)
-            yield from norm(f"{layer}_ffn_ffn")
+    for part in parts_of(shape):
+        for weight, bias in part.theirs:
+            yield weight, (part.inputs or 1, part.outputs)
+            if bias is not None:
+                yield bias, (1, part.outputs)
 
 
 def _check_names(values: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]]) -> None:
