@@ -31,8 +31,8 @@ class Converter:
         raise NotImplementedError
 
     @classmethod
-    def run(cls, arguments: argparse.Namespace) -> None:
-        """Convert, and print what was made."""
+    def run(cls, arguments: argparse.Namespace) -> int:
+        """Convert, print what was made, and return the exit code."""
         raise NotImplementedError
 
     @classmethod
@@ -61,13 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Convert what the command line says."""
-    arguments.run(arguments)
-    return 0
-
-
-main = main_of(build_parser, run)
+main = main_of(build_parser, lambda arguments: int(arguments.run(arguments)))
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -98,6 +98,7 @@ def load_models(
         CheckpointError: a model cannot be loaded, or its vocabularies differ from the first model's.
         ConfigError: a saved configuration cannot be used.
     """
+    paths = [_converted(Path(path)) for path in paths]
     for path in paths:  # before the first is loaded, which takes time
         find_model(path, checkpoint=checkpoint)
     place, models = choose_device(device), list[LoadedModel]()

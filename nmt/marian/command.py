@@ -55,7 +55,7 @@ class _FromMarian(Converter):
         raise NotImplementedError
 
     @classmethod
-    def run(cls, arguments: argparse.Namespace) -> None:
+    def run(cls, arguments: argparse.Namespace) -> int:
         import dataclasses
 
         from nmt.marian.convert import convert, convert_to_file
@@ -76,6 +76,7 @@ class _FromMarian(Converter):
         else:
             convert(foreign, output)
             print(f"{output}: {described}")
+        return 0
 
 
 @CONVERTERS.register("marian")
@@ -182,7 +183,7 @@ class ToMarian(Converter):
         parser.add_argument("-o", "--output", metavar="DIR", type=path_of_place, required=True, help="new folder")
 
     @classmethod
-    def run(cls, arguments: argparse.Namespace) -> None:
+    def run(cls, arguments: argparse.Namespace) -> int:
         from nmt.marian.export import to_marian
 
         made = to_marian(
@@ -195,6 +196,7 @@ class ToMarian(Converter):
         )
         say(made.notes)
         print(f"{arguments.output}: {', '.join(made.files)}")
+        return 0
 
 
 def read_any(path: Path) -> Foreign:

@@ -38,7 +38,7 @@ class Vocabulary:
     splitter: bytes
 
     def rebuilt(self) -> bytes:
-        """The SentencePiece model with the ids of `new_ids`; raises ValueError for what is none.
+        """The SentencePiece model with nmt's ids, for which `old_ids` has the model's; raises ValueError for none.
 
         Tokens that it never splits text into are UNUSED pieces, languages are words that it does not split.
         """
@@ -77,8 +77,6 @@ class Foreign:
     shape: Shape
     source: Vocabulary
     target: Vocabulary
-    joint: bool
-    """Whether both sides have the same tokens with the same ids."""
     sha256: str
     """Of the file of weights, as it is stored."""
     languages: tuple[str, str] | None = None
@@ -119,8 +117,7 @@ def read_foreign(
     """A file of weights with its vocabularies, or a folder or zip that holds all.
 
     Args:
-        path: `.npz` or `.bin` of Marian, a folder as Mozilla or browsermt/students ship it, a folder of transformers,
-            or a zip of OPUS-MT.
+        path: `.npz` or `.bin` of Marian, a folder as Mozilla or browsermt/students ship it, or a zip of OPUS-MT.
         vocabulary: `.spm`, or `.yml` beside two `.spm`, for a file, or instead of the one in the folder.
         target_vocabulary: that of the target, if there are two.
         lexicon: the binary shortlist.
@@ -221,7 +218,6 @@ def _from_marian(files: _Files, package: Package) -> Foreign:
         shape,
         source,
         target,
-        joint=shape.tables[0] == shape.tables[1],
         sha256=hashlib.sha256(files.content).hexdigest(),
         languages=(pair[1], pair[2]) if pair else None,
         licence=licence_of(package),
@@ -242,7 +238,7 @@ def read_vocabulary(path: Path, raw: bytes, size: int, package: Package, side: s
             beside = path.parent / name
             splitter = package.read(name) if package.files else read_file(beside)
             pieces.pieces_of(splitter)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: {error}") from error
     if len(tokens) < size:
         raise CheckpointError(f"{path}: has {len(tokens):,} tokens, and the model's table has {size:,} rows")

@@ -45,8 +45,8 @@ def read_transformers(package: Package) -> Foreign:
     arrays, sha256, path = _tensors(package)
     weights = MarianWeights(path, _marian_names(arrays, path), _marian_settings(config, place))
     shape = shape_of(weights)
-    joint = config.get("share_encoder_decoder_embeddings", True) is True
-    target_name = "vocab.json" if joint else "target_vocab.json"
+    shared = config.get("share_encoder_decoder_embeddings", True) is True
+    target_name = "vocab.json" if shared else "target_vocab.json"
 
     def vocabulary(name: str, size: int, side: str) -> Vocabulary:
         return read_vocabulary(package.place(name), package.read(name), size, package, side)
@@ -63,7 +63,6 @@ def read_transformers(package: Package) -> Foreign:
         shape,
         vocabulary("vocab.json", shape.source_size, "source"),
         vocabulary(target_name, shape.target_size, "target"),
-        joint=joint,
         sha256=sha256,
         languages=(str(languages[0]), str(languages[1])) if all(languages) else None,
         licence=licence_of(package),

@@ -44,7 +44,8 @@ def inference_copy(model: Seq2Seq, *, bf16: bool = False, int8: bool = False) ->
     as they are, and so do those of modules that are not known to multiply by them and to do nothing else; known are
     those of this package, cells and torch.nn.Linear.
     """
-    if not (bf16 or int8):
+    table = model.embeddings.softmax_table
+    if not (bf16 or int8) and table is model.embeddings.softmax_table:  # not made anew for each step, with its bias
         return model
     each_step = {id(weight): name for name, weight in step_matrices(model)}
     tables = {id(table) for table in model.embeddings.parameters()}
@@ -60,7 +61,6 @@ def inference_copy(model: Seq2Seq, *, bf16: bool = False, int8: bool = False) ->
         else:
             memo[id(parameter)] = _converted(parameter, each_step=name != "", int8=int8, bf16=bf16)
     copied = copy.deepcopy(model, memo)
-    table = model.embeddings.softmax_table
     converted = stored[SOFTMAX] if SOFTMAX in stored else _converted(table, each_step=True, int8=int8, bf16=bf16)
     copied.embeddings.use_softmax_table(converted)
     return copied

@@ -58,7 +58,7 @@ class FromZero(Converter):
         )
 
     @classmethod
-    def run(cls, arguments: argparse.Namespace) -> None:
+    def run(cls, arguments: argparse.Namespace) -> int:
         from nmt.zero.convert import from_zero as convert
 
         converted = convert(
@@ -74,6 +74,7 @@ class FromZero(Converter):
         parameters = sum(weight.numel() for weight in model.parameters())
         sizes = f"vocabularies {model.source_vocab_size:,} and {model.target_vocab_size:,}"
         print(f"{arguments.output}: {config.architecture} {config.cell}, {parameters:,} parameters, {sizes}")
+        return 0
 
 
 @CONVERTERS.register("to-zero")
@@ -99,7 +100,7 @@ class ToZero(Converter):
         )
 
     @classmethod
-    def run(cls, arguments: argparse.Namespace) -> None:
+    def run(cls, arguments: argparse.Namespace) -> int:
         from nmt.zero.convert import to_zero as convert
 
         exported = convert(
@@ -107,3 +108,4 @@ class ToZero(Converter):
         )
         say(exported.notes)
         print(f"{arguments.model} for Zero: {', '.join(str(path) for path in exported.files)}")
+        return 0

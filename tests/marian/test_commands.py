@@ -10,6 +10,7 @@ import pytest
 import sentencepiece
 
 from nmt.library.loading import load
+from nmt.marian import opus_mt as opus_mt_module
 from nmt.marian.shortlists import read_lexicon
 from tests.console import call
 
@@ -60,7 +61,10 @@ def test_a_folder_of_transformers_is_taken_as_it_is(
     opus_mt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    read, times = opus_mt_module._tensors, list[int]()
+    monkeypatch.setattr(opus_mt_module, "_tensors", lambda package: times.append(1) or read(package))
     model = load(opus_mt, precision="fp32")
+    assert len(times) == 1
     lines = (opus_mt / "source.en").read_text(encoding="utf-8").splitlines()
     expected = texts(opus_mt, "expected.json", "beam1_lp1.0")
     assert [str(one) for one in model.translate(lines, beam_size=1)] == expected

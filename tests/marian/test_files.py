@@ -18,7 +18,7 @@ import sentencepiece
 from nmt.errors import CheckpointError
 from nmt.marian import pieces, shortlists
 from nmt.marian.arrays import SETTINGS, MarianWeights, Quantized, read_weights, write_bin, write_npz
-from nmt.marian.foreign import read_foreign
+from nmt.marian.foreign import read_foreign, read_vocabulary
 from nmt.marian.opus_mt import read_transformers
 from nmt.marian.package import open_package, read_file
 from nmt.marian.shape import shape_of
@@ -266,7 +266,7 @@ def test_a_folder_as_mozilla_ships_it(shipped: Path) -> None:
     assert found.languages == ("en", "de")
     assert found.licence is None
     assert found.decoding == {"length_penalty": 1.0, "max_length_factor": 2.0}
-    assert found.lexicon is not None and found.joint and len(found.source.tokens) == 600
+    assert found.lexicon is not None and found.tying == "all" and len(found.source.tokens) == 600
     assert found.notes == ["word-penalty 0.5 of its configuration has no counterpart here"]
     (shipped / "config.yml").unlink()  # names alone say the same
     assert read_foreign(shipped).shape == found.shape
@@ -331,8 +331,6 @@ def test_hostile_zips(ssru: Path, tmp_path: Path) -> None:
 
 
 def test_vocabularies_in_marians_yaml(tmp_path: Path, ssru: Path) -> None:
-    from nmt.marian.foreign import read_vocabulary
-
     for side in ("source", "target"):
         shutil.copy(ssru / "vocab.spm", tmp_path / f"{side}.spm")
     text = '</s>: 0\n<unk>: 1\n"\\x85": 2\n\'it\'\'s\': 3\n? "a long key"\n: 4\n": ": 5\n"\\"": 6\n▁the: 7\n'
@@ -342,6 +340,13 @@ def test_vocabularies_in_marians_yaml(tmp_path: Path, ssru: Path) -> None:
     for broken, said in (("a: 0\na: 1\n", "line 2"), ("a: x\n", "line 1"), ("a: 0\nb: 5\n", "the id 5 of 'b'")):
         with pytest.raises(CheckpointError, match=f"vocab.yml: .*{said}"):
             read_vocabulary(tmp_path / "vocab.yml", broken.encode(), 2, package, "source")
+
+
+def test_a_vocabulary_of_endless_depth_is_one_line(tmp_path: Path, ssru: Path) -> None:
+    shutil.copy(ssru / "vocab.spm", tmp_path / "source.spm")
+    deep = b'{"a": ' + b"[" * 100_000
+    with pytest.raises(CheckpointError, match=r"^vocab.json: [^\n]*$"):
+        read_vocabulary(Path("vocab.json"), deep, 8, open_package(tmp_path), "source")
 
 
 def test_a_folder_of_transformers_has_their_source_ids(opus_mt: Path) -> None:

@@ -450,6 +450,9 @@ def test_forms_step_by_step_and_in_training(form: str, cell: str) -> None:
     close(model.loss(SOURCE, TARGET), smoothed, atol=1e-10)
     loss.backward()
     assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in model.parameters())
+    searched = inference_copy(model)
+    assert searched.embeddings.softmax_table is searched.embeddings.softmax_table  # not made anew for each step
+    close(by_steps(searched, SOURCE, TARGET)[TARGET != 0], whole[TARGET != 0], atol=1e-10)
     int8 = inference_copy(model.float(), int8=True)
     bias = model.embeddings.output_bias
     assert bias is not None
