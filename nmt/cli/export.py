@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from nmt.cli.arguments import MODEL, add_checkpoint
 from nmt.cli.common import add_plugins, main_of, make_parser, path_of_place
 from nmt.errors import ConfigError
+from nmt.light.pretrained import SUFFIX
 from nmt.registry import EXPORTS
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ DESCRIPTION = """Export a model in one of three formats: a folder with weights, 
 a model card, which all commands accept in place of the run; one file for the engine, which translates without PyTorch;
 or ONNX graphs for programs that use ONNX Runtime."""
 FORMATS = ("engine", "folder", "onnx")
-SUFFIX = ".nmt"
 FOLDER_PRECISIONS = ("fp32", "bf16", "int8", "int8_bf16")
 ENGINE_PRECISIONS: Final[tuple[Precision, ...]] = ("int8", "fp32", "bf16")
 ONNX_PRECISIONS = ("fp32", "int8")

@@ -12,13 +12,13 @@ from nmt.cli.arguments import add_checkpoint, add_model
 from nmt.cli.common import add_plugins, path_of_place
 from nmt.cli.convert import Converter, say
 from nmt.errors import CheckpointError, ConfigError, say_once
+from nmt.light.pretrained import SUFFIX
 from nmt.marian.package import is_zip
 from nmt.registry import CONVERTERS
 
 if TYPE_CHECKING:
     from nmt.marian.foreign import Foreign
 
-SUFFIX = ".nmt"
 _log = logging.getLogger(__name__)
 
 

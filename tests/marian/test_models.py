@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from nmt.data import SentencePieceTokenizer
+from nmt.errors import ConfigError
+from nmt.marian import pieces
 from nmt.marian.convert import configuration, converted, tokenizer_of
 from nmt.marian.foreign import Foreign, read_foreign
 from nmt.marian.opus_mt import read_transformers
@@ -89,3 +91,16 @@ def test_steps_compute_what_whole_sentences_do(model: Model) -> None:
         tokens = target[:, place]
         order = torch.arange(len(source) - 1, -1, -1)
         state, tokens = state.reorder(order).reorder(order), tokens
+
+
+def test_two_splitters_of_one_vocabulary_have_the_same_ids() -> None:
+    """Which lets a model share its tables; other pieces, or other places of the same, are refused."""
+    tokenizer = made("opus_mt").tokenizer
+    source, target = tokenizer.models
+    assert tokenizer.options.same_ids and source != target
+    ids = list(range(tokenizer.source_size))
+    assert tokenizer.source_tokens(ids) == tokenizer.target_tokens(ids)
+    found = pieces.pieces_of(target)
+    exchanged = pieces.with_pieces(target, [*found[:3], found[4], found[3], *found[5:]], unk=1, eos=2, pad=0)
+    with pytest.raises(ConfigError, match="same_ids: the two models have not the same pieces by their ids"):
+        SentencePieceTokenizer(source, exchanged, options=tokenizer.options)
