@@ -119,7 +119,8 @@ def _shortlist(arguments: argparse.Namespace, folder: str, work: Path) -> str:
     if not file.exists():
         train = ["--train", arguments.train] if arguments.train else []
         _checked(
-            [sys.executable, "-m", "nmt.cli.shortlist", folder, "-o", str(file), *train], f"{folder}: no shortlist"
+            [sys.executable, "-m", "nmt.shortlisting.command", folder, "-o", str(file), *train],
+            f"{folder}: no shortlist",
         )
     return str(file)
 

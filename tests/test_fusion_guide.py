@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nmt.cli import score, translate
+from nmt.cli import translate
 from nmt.config.yaml12 import read_yaml
 from nmt.ranking import command as rank
+from nmt.scoring import command as score
 from tests.conftest import REPOSITORY
 from tests.tiny_language_model import make_language_model, target_words
 from tests.tiny_run import TARGET_WORDS, make_run

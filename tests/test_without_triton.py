@@ -24,7 +24,8 @@ def version(name):
 importlib.metadata.version = version
 sys.modules["triton"] = None  # so that importing it fails
 
-from nmt.cli import score, train, translate
+from nmt.cli import train, translate
+from nmt.scoring import command as score
 
 config, run, source, target, out = sys.argv[1:]
 cpu = ["--device", "cpu"]

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.cli import evaluate, score, translate
+from nmt.cli import evaluate, translate
 from nmt.data import Vocabulary, WhitespaceTokenizer
 from nmt.data.whitespace import WhitespaceOptions
 from nmt.interop.model_dir import load_model, load_models, tokenizer_difference
+from nmt.scoring import command as score
 from nmt.search import Translator, score_pairs
 from tests.tiny_run import SOURCE_WORDS, TARGET_WORDS, make_run
 

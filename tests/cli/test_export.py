@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import average, convert, evaluate, export, score, shortlist, train, translate
+from nmt.cli import average, convert, evaluate, export, train, translate
 from nmt.run_check import command as check
+from nmt.scoring import command as score
+from nmt.shortlisting import command as shortlist
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 

@@ -11,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.cli import score, translate
+from nmt.cli import translate
 from nmt.interop import run_layout
 from nmt.interop.run_layout import FACTS, TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Encoded, Seq2Seq
+from nmt.scoring import command as score
 from tests.console import call
 from tests.tiny_run import change_weights, make_run
 

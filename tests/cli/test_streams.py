@@ -72,7 +72,7 @@ def test_without_any_stream_a_file_is_translated_into_a_file(folder: Path) -> No
     [
         "cli.translate --help",
         "cli.evaluate --hyp in --ref in --metrics chrf",
-        "cli.score run --source in --target in --device cpu",
+        "scoring.command run --source in --target in --device cpu",
         "run_check.command run",
     ],
 )

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import evaluate, export, score, translate
+from nmt.cli import evaluate, export, translate
 from nmt.library import light
 from nmt.light import lines as pace
 from nmt.run_check import command as check
+from nmt.scoring import command as score
 from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported, make_exported
 

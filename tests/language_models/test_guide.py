@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nmt.cli import score
 from nmt.config.yaml12 import read_yaml
 from nmt.language_models import command as sample
+from nmt.scoring import command as score
 from tests.conftest import REPOSITORY
 from tests.language_models.test_task import write_text
 from tests.test_fusion_guide import SECTION

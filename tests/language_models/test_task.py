@@ -16,7 +16,7 @@ import torch.nn.functional as F
 import yaml
 from safetensors.torch import load_file
 
-from nmt.cli import score, translate
+from nmt.cli import translate
 from nmt.config import load_config
 from nmt.interop.model_dir import load_model
 from nmt.interop.run_layout import WEIGHTS, last_step, step_dir
@@ -29,6 +29,7 @@ from nmt.models import build_model
 from nmt.models.parts import number_layers
 from nmt.ops.dropout import Masks, masked_by
 from nmt.run_check import command as check
+from nmt.scoring import command as score
 from nmt.training.batches import Position
 from nmt.training.distributed import Share, World
 from nmt.training.run import build_updater

@@ -12,11 +12,12 @@ from typing import Any, get_type_hints
 import pytest
 
 import nmt
-from nmt.cli import score, translate
+from nmt.cli import translate
 from nmt.config.schema import DecodingConfig
 from nmt.interop.model_dir import load_model
 from nmt.library import engine
 from nmt.library.values import OWN, WISHES, Options, PairScore
+from nmt.scoring import command as score
 from nmt.search import Translator
 from tests.library.conftest import SENTENCES
 

@@ -15,11 +15,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt.cli import average, convert, evaluate, score, shortlist, train, translate
+from nmt.cli import average, convert, evaluate, train, translate
 from nmt.errors import CheckpointError, NmtError
 from nmt.interop import run_layout
 from nmt.run_check import command as check
 from nmt.run_check.check_run import check_run
+from nmt.scoring import command as score
+from nmt.shortlisting import command as shortlist
 from nmt.training.logs import EVENTS, TEXT, RunLog
 from nmt.training.run_dir import FOLDERS, LOCK, CheckpointStore, locked, read_checkpoint
 from nmt.training.state import Ranking

@@ -29,6 +29,8 @@ TOGETHER = {
     "ranking": "evaluation",
     "run_check": "training",
     "sampling": "search",
+    "scoring": "cli",
+    "shortlisting": "data",
     "tasks": "training",
 }
 """Packages whose bugs are counted with those of another."""

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nmt.cli import shortlist, translate
+from nmt.cli import translate
 from nmt.config import load_saved
 from nmt.report import command as report
 from nmt.run_check import command as check
+from nmt.shortlisting import command as shortlist
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 VOCABULARIES = {"source_vocab": "text/source", "target_vocab": "text/target"}

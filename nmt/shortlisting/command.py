@@ -60,11 +60,11 @@ def make_shortlist(arguments: argparse.Namespace) -> int:
     from nmt.cli.output import output_stream
     from nmt.config import load_saved
     from nmt.data import load_tokenizer
-    from nmt.data.association import CoOccurrences
     from nmt.data.prepare import trained_on
     from nmt.data.text import find_pairs
     from nmt.interop.model_dir import config_file, find_model
     from nmt.search.shortlist import Shortlist
+    from nmt.shortlisting.association import CoOccurrences
 
     directory = find_model(arguments.model, checkpoint=arguments.checkpoint)
     config = load_saved(config_file(directory), arguments.plugins)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import evaluate, shortlist, translate
+from nmt.cli import evaluate, translate
 from nmt.interop.model_dir import load_model
 from nmt.search.shortlist import load_shortlist
+from nmt.shortlisting import command as shortlist
 from tests.tiny_run import make_run
 from tests.tiny_training import nmt_train, write_config, write_corpus
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import numpy as np
 
-from nmt.data import association
-from nmt.data.association import CoOccurrences
+from nmt.shortlisting import association
+from nmt.shortlisting.association import CoOccurrences
 
 SOURCE, TARGET = 9, 11
 

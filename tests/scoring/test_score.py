@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import score
+from nmt.scoring import command as score
 from tests.tiny_run import make_run
 
 SOURCE = ["a b c", "", "d", "a b unknown"]

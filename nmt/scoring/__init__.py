@@ -1,0 +1,1 @@
+"""Scores of given translations, texts and n-best lists: nmt-score."""
