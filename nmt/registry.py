@@ -89,9 +89,9 @@ MODELS: Registry[Any] = Registry(
 TOKENIZERS: Registry[Any] = Registry(
     "tokenizer", "nmt.data.sentencepiece", "nmt.data.whitespace", "nmt.tagging.tokenizers"
 )
-LOSSES: Registry[Any] = Registry("loss", "nmt.training.losses")
-OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training.optimizers")
-SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training.schedules")
+LOSSES: Registry[Any] = Registry("loss", "nmt.training.losses", "nmt.optimization.losses")
+OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training.optimizers", "nmt.optimization.optimizers")
+SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training.schedules", "nmt.optimization.schedules")
 CALLBACKS: Registry[Any] = Registry("callback", "nmt.training.callbacks")
 SEARCHES: Registry[Any] = Registry("search", "nmt.search.base", "nmt.search.beam", "nmt.sampling.search")
 EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")

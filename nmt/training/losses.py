@@ -1,4 +1,4 @@
-"""Losses: their contract, the view of a batch that they get, cross entropy, R-Drop, and a sampled softmax."""
+"""Losses: their contract, the view of a batch that they get, cross entropy, and a sampled softmax."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from torch import Tensor
 from nmt.models.base import Seq2Seq
 from nmt.ops.dropout import current, masked_by
 from nmt.ops.linear_cross_entropy import Loss as Smoothed
-from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy, linear_r_drop
+from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy
 from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import LOSSES, NoOptions
 from nmt.training.distributed import World
-from nmt.training.schedules import Amount, allowed
+from nmt.training.schedules import allowed
 
 
 class BatchLoss(NamedTuple):
@@ -162,34 +162,6 @@ class CrossEntropy(Loss):
             weights=batch.weights,
             label_smoothing=self.label_smoothing,
             words=batch.places,
-        )
-        return BatchLoss(found.total, found.nll)
-
-
-@LOSSES.register("r_drop")
-class RDrop(Loss):
-    """Cross entropy of two passes with different dropout, and the distance of their distributions (R-Drop).
-
-    For each word (CE(p) + CE(q)) / 2 + alpha / 2 * (KL(p || q) + KL(q || p)) / 2, which is half of what Liang et al.
-    (NeurIPS 2021, eq. 4) minimise, so that `alpha: 0` gives cross entropy. CE has `training.label_smoothing`. An update
-    takes slightly more than twice the time; the logits are never all in memory. Without dropout it has no effect.
-    """
-
-    smooths = True
-
-    @dataclass(frozen=True, kw_only=True)
-    class Options:
-        alpha: Amount = 5.0
-        """Weight of the divergence, as in the paper, which takes 5 for translation."""
-
-    def __call__(self, batch: TrainingBatch) -> BatchLoss:
-        found = linear_r_drop(
-            batch.passes(2),
-            batch.model.embeddings.softmax_table,
-            targets=batch.words,
-            weights=batch.word_weights,
-            alpha=self.options.alpha,
-            label_smoothing=self.label_smoothing,
         )
         return BatchLoss(found.total, found.nll)
 

@@ -25,6 +25,7 @@ FEWEST, FEWEST_OF_SATELLITE = 25, 10
 """Bugs of each package."""
 TOGETHER = {
     "onnx_export": "interop",
+    "optimization": "training",
     "other_tasks": "tagging",
     "ranking": "evaluation",
     "run_check": "training",

@@ -13,8 +13,8 @@ import pytest
 from nmt.config import Config, DataConfig, DecodingConfig, EvaluationConfig, TrainingConfig
 from nmt.data.text import ParallelText
 from nmt.data.text_facts import ValidationFacts, facts_of_files, validation_facts
+from nmt.optimization.schedules import Score
 from nmt.training.run import build_ranking
-from nmt.training.schedules import Score
 from nmt.training.state import Ranking, conditions, differences
 from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, training_state, write_config, write_corpus

@@ -13,8 +13,8 @@ from nmt.config import component_options, load_config
 from nmt.errors import ConfigError
 from nmt.interop import zero
 from nmt.models import build_model
+from nmt.optimization.optimizers import orthogonalized
 from nmt.registry import OPTIMIZERS
-from nmt.training.optimizers import orthogonalized
 from nmt.training.update import clip_
 from tests.conftest import golden_names
 from tests.tiny_training import nmt_train, training_state, write_config, write_corpus
