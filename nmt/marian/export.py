@@ -110,7 +110,7 @@ def to_marian(
         write_new(folder / "vocab.spm", vocabulary)
         files = ["model.npz", "model.fp32.bin", "vocab.spm"]
         if alphas:
-            write_bin(folder / "model.intgemm.alphas.bin", _quantized(values, alphas), settings)
+            write_bin(folder / "model.intgemm.alphas.bin", quantized(values, alphas), settings)
             files.append("model.intgemm.alphas.bin")
             config["gemm-precision"] = "int8shiftAlphaAll"
         if named is None:
@@ -205,8 +205,15 @@ def _settings(loaded: LoadedModel, shape: Shape) -> dict[str, Any]:
     """Marian's settings: those of the model's own file, if it came from one, with what has changed."""
     kept = read_metadata(loaded.path / WEIGHTS).get(SETTINGS_OF)
     before: dict[str, Any] = json.loads(kept) if kept else {}
+    own = settings_of(shape)
+    return {**before, **{k: v for k, v in own.items() if k in before and k not in _USUAL}} if before else own
+
+
+def settings_of(shape: Shape) -> dict[str, Any]:
+    """The settings of a model with one table."""
     encoder, decoder = shape.encoder_feed_forward, shape.decoder_feed_forward
-    own = {
+    return {
+        **_USUAL,
         "type": "transformer",
         "dim-emb": shape.width,
         "dim-vocabs": [shape.source_size, shape.target_size],
@@ -225,7 +232,6 @@ def _settings(loaded: LoadedModel, shape: Shape) -> dict[str, Any]:
         "dec-cell": "ssru" if shape.unit else "gru",
         "tied-embeddings-all": True,
     }
-    return {**_USUAL, **own} if not before else {**before, **{k: v for k, v in own.items() if k in before}}
 
 
 _USUAL: Final[dict[str, Any]] = {
@@ -254,7 +260,7 @@ _USUAL: Final[dict[str, Any]] = {
 """Settings without which Marian does not read a model."""
 
 
-def _quantized(values: dict[str, np.ndarray], alphas: dict[str, float]) -> dict[str, Value]:
+def quantized(values: dict[str, np.ndarray], alphas: dict[str, float]) -> dict[str, Value]:
     """As marian-conv --gemm-type intgemm8 makes them, with the multipliers of inputs."""
     found: dict[str, Value] = {}
     for name, value in values.items():
@@ -358,5 +364,6 @@ def _lexicon(shortlist: Shortlist, ids: Sequence[int]) -> Lexicon:
     always = {theirs[i] for i in shortlist.frequent.tolist() if i in theirs}
     lists[0] = sorted({*lists[0], *(i for i in always if i >= FREQUENT)})
     best = max((len(one) for one in lists[1:]), default=0)
+    lists[-1] = lists[-1] or [0]  # Marian and slimt refuse a shortlist whose last list is empty
     offsets = np.cumsum([0, *map(len, lists)]).astype(np.uint64)
     return Lexicon(min(FREQUENT, len(ids)), best, offsets, np.array([i for one in lists for i in one], np.uint32))
