@@ -17,7 +17,7 @@ from nmt.cli import evaluate, serve, translate
 from nmt.config import DecodingConfig
 from nmt.interop.engine.export import lacking, settings_in_words, settings_of
 from nmt.library.values import Options
-from nmt.light import Translator, command
+from nmt.light import Translator, binding, command
 from nmt.light.errors import EngineError
 from nmt.light.options import DOORS, ENGINE_DETAILS, ENGINE_SEARCHES, MOST, OPTIONS, Option, command_option, options_of
 from nmt.serving.app import create_api
@@ -199,7 +199,7 @@ def test_the_options_in_c_are_those_of_the_table_with_its_ranges(exported: Expor
             continue
         most = 1 if option.kind == "flag" else option.engine_most
         least = 0 if option.can_be_off else option.least
-        wide = {"beam_size": 1000} if option.name == "n_best" else {}
+        wide = {"n_best": {"beam_size": 1000}, "min_length": {"max_length_offset": 10**6}}.get(option.name, {})
         for value in (least, most):
             model.translate([], usual._replace(**{**wide, option.name: value}))
         for value in (least - 1, most + 1, *([] if option.kind == "number" else [0.5])):
@@ -207,7 +207,10 @@ def test_the_options_in_c_are_those_of_the_table_with_its_ranges(exported: Expor
                 model.translate([], usual._replace(**{option.name: value}))
     script = (REPOSITORY / "nmt/light/web/engine.js").read_text(encoding="utf-8")
     (without,) = re.findall(r"const WITHOUT = (\[.*?\]);", script)
-    assert set(engine.names) - set(json.loads(without)) - {"attention"} == names("browser")
+    wishes = {name for name in names("browser") if OPTIONS[name].kind in ("text", "phrases")}
+    assert set(engine.names) - set(json.loads(without)) - {"attention"} == names("browser") - wishes
+    (asked,) = re.findall(r"const ASKED = (\[.*?\]);", script)
+    assert json.loads(asked) == ["text", *wishes] == [*binding.TEXTS]
 
 
 def test_options_by_name_are_the_fields_of_the_header() -> None:

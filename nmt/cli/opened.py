@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.cli.arguments import DECODING, given, option_of, overridden
-from nmt.cli.lines import WISHES
 from nmt.errors import ConfigError
 from nmt.interop.engine.opened import are_engine_files
 from nmt.interop.run_layout import LongestSource
@@ -20,7 +19,7 @@ from nmt.light.results import Result
 from nmt.light.translator import NOT_TOLD
 from nmt.registry import SEARCHES
 from nmt.search import Request
-from nmt.search.values import Details, as_request
+from nmt.search.values import Details
 
 if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
@@ -79,15 +78,8 @@ def open_models(arguments: argparse.Namespace, work: Work) -> Opened:
     chosen = {**files.chosen(options, say=work.say, named=option_of), "scores": work.scores}
 
     def translate(lines: Sequence[str | Request], details: Details) -> list[Result]:
-        requests = [*map(as_request, lines)]
-        for request in requests:
-            for called, name in WISHES.items():
-                if getattr(request, name):
-                    raise request.error(f"{called}: {lacking(files.file)}")
         own = {**chosen, "details": tuple(details)}
-        return files.lines(
-            [request.text for request in requests], own, before_call=work.before_batch, on_call=work.on_batch
-        )
+        return files.lines(lines, own, before_call=work.before_batch, on_call=work.on_batch)
 
     listed = ", ".join(arguments.models)
     names = listed if len(arguments.models) == 1 else f"an ensemble of {len(arguments.models)} models ({listed})"
@@ -111,9 +103,6 @@ def _check_of_files(arguments: argparse.Namespace) -> None:
     for detail in getattr(arguments, "details", ()):
         if detail in NOT_TOLD:
             raise ConfigError(f"--with {detail}: {lacking(file)}")
-    for name in ("prefix", "constraints"):
-        if getattr(arguments, name, None) is not None:
-            raise ConfigError(f"--{name}: {lacking(file)}")
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError(
             f"WORLD_SIZE: {file} is one file for the engine, which translates in one process with all cores"

@@ -14,12 +14,12 @@ from typing import Any, Final
 from nmt.errors import ConfigError, SettingError, near_miss, refused, shown
 from nmt.interop.engine.opened import longest_of, open_engine, text_of
 from nmt.library.translator import Translator, key_of
-from nmt.library.values import WISHES, Inspection, PairScore, Request, Result, chosen_details, with_arrays
+from nmt.library.values import Inspection, PairScore, Result, chosen_details, with_arrays
 from nmt.light.binding import Stop
 from nmt.light.errors import EngineError
 from nmt.light.lines import Pace
 from nmt.light.options import NONE, OPTIONS, options_of
-from nmt.search.values import LONGER
+from nmt.search.values import LONGER, Request, as_request
 from nmt.system import usable_cores
 
 DOOR: Final = "file"
@@ -136,7 +136,7 @@ class EngineFiles(Translator):
 
     def lines(
         self,
-        texts: Sequence[str],
+        lines: Sequence[str | Request],
         chosen: Mapping[str, Any],
         *,
         before_call: Callable[[], object] | None = None,
@@ -148,15 +148,19 @@ class EngineFiles(Translator):
         `before_call` may raise an exception, which ends the work; `on_call` is called with the number of lines of each
         call. `stop` ends a call at its next step.
         """
-        threads = self._threads if len(texts) > 1 else 1
+        for line in lines:
+            if not isinstance(line, str) and line.required:
+                said = f"required: {lacking(self.file)}"
+                raise line.error(said) if line.where else ConfigError(said)
+        threads = self._threads if len(lines) > 1 else 1
         longest = 2**31 if self.longest is None else self.longest.tokens
         found: list[Result] = []
         pace = Pace()
-        while len(found) < len(texts):
+        while len(found) < len(lines):
             self._check_usable()
             if before_call is not None:
                 before_call()
-            some = texts[len(found) : len(found) + pace.lines]
+            some = lines[len(found) : len(found) + pace.lines]
             if on_call is not None:
                 on_call(len(some))
             start = time.monotonic()
@@ -164,24 +168,29 @@ class EngineFiles(Translator):
                 for result, parts in self._translator.translated_parts(some, stop=stop, **chosen, threads=threads):
                     is_longer = max(parts, default=0) > longest
                     found.append(replace(result, notes=(*result.notes, LONGER)) if is_longer else result)
-            except EngineError:
+            except EngineError as error:
                 self._check_usable()
+                place, _, problem = str(error).removeprefix("line ").partition(": ")
+                if place.isdigit():
+                    raise as_request(some[int(place)]).error(problem) from None
                 raise
             pace.add(len(some), time.monotonic() - start)
         return found
 
     def _results(self, lines: Sequence[str | Request], options: dict[str, Any], stop: Stop | None) -> list[Result]:
-        found = self.lines([self._text(line) for line in lines], self._own(options), stop=stop)
+        found = self.lines(lines, self._own(options), stop=stop)
         return [*map(with_arrays, found)] if "details" in options else found
 
     def _hypotheses(self, options: dict[str, Any]) -> int:
         return self._translator.beam_size(**self._own(options)) or 1
 
     def _parts(self, lines: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
-        return self._translator.parts([self._text(line) for line in lines], **self._own(options))
+        return self._translator.parts([as_request(line).text for line in lines], **self._own(options))
 
     def _scores(self, pairs: Sequence[tuple[str, str]], batch_tokens: int | None) -> list[PairScore]:
-        raise ConfigError(f"score: {lacking(self.file)}")
+        self._check_usable()
+        sources, targets = zip(*pairs, strict=True) if pairs else ((), ())
+        return self._translator.score(sources, targets, threads=self._threads if len(pairs) > 1 else 1)
 
     def _inspection(self, source: str, target: str | None) -> Inspection:
         raise ConfigError(f"inspect: {lacking(self.file)}")
@@ -203,11 +212,3 @@ class EngineFiles(Translator):
             own = self._checked[key] = self.chosen(options, say=self._say)
         self._check_usable()
         return own
-
-    def _text(self, line: str | Request) -> str:
-        if isinstance(line, str):
-            return line
-        for name in WISHES:
-            if getattr(line, name):
-                raise ConfigError(f"{name}: {lacking(self.file)}")
-        return line.text

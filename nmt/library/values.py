@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from nmt.errors import ConfigError, refused, shown
 from nmt.light.options import OPTIONS
-from nmt.light.results import Hypothesis, Result
+from nmt.light.results import Hypothesis, PairScore, Result
 from nmt.search.values import DETAILS, Details, check_details
 from nmt.search.values import Request as Asked
 
@@ -46,28 +45,6 @@ WISHES = ("prefix", "required", "forbidden")
 
 
 __all__ = ["Hypothesis", "PairScore", "Result"]
-
-
-@dataclass(frozen=True)
-class PairScore:
-    """The score of a given translation by the model."""
-
-    score: float
-    """Mean log-probability of the target's tokens in nats, end symbol included; at most 0, higher is better."""
-    tokens: int
-    """Tokens of the target, end symbol included."""
-    unknown: int
-    """How many of them are not in the vocabulary; they are scored as unknown words."""
-
-    @property
-    def mean_nll(self) -> float:
-        """Mean negative log-probability, as nmt-score prints it."""
-        return -self.score
-
-    @property
-    def perplexity(self) -> float:
-        """exp of the mean negative log-probability; infinite on overflow."""
-        return math.exp(self.mean_nll) if not self.mean_nll >= 700 else math.inf
 
 
 Path = str | os.PathLike[str]

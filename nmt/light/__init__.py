@@ -17,15 +17,25 @@ __version__ = "0.4.0.dev0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .binding import Stop
-    from .results import Hypothesis, Result
+    from .results import Hypothesis, Request, Result
     from .translator import Translator
 
-__all__ = ["EngineError", "Hypothesis", "NmtError", "Result", "Stop", "StoppedError", "Translator", "__version__"]
+__all__ = [
+    "EngineError",
+    "Hypothesis",
+    "NmtError",
+    "Request",
+    "Result",
+    "Stop",
+    "StoppedError",
+    "Translator",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> object:
     """Import the classes at the first use of one: the table of options needs none, the command nmt-light no results."""
-    if name not in ("Hypothesis", "Result", "Stop", "Translator"):
+    if name not in ("Hypothesis", "Request", "Result", "Stop", "Translator"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # What a first translation needs, too: a process that forks during an import hangs in the same import.
     import json  # noqa: F401

@@ -25,6 +25,15 @@ UNK: Final = 1
 EOS: Final = 2
 _ROOM: Final = 5000  # bytes of a message, which may name a long path
 _STRINGS: Final = [c_void_p, POINTER(c_char_p), POINTER(c_size_t), c_size_t, c_void_p, c_char_p, c_size_t]
+TEXTS: Final = ("text", "prefix", "forbidden")
+
+
+class Asked(ctypes.Structure):
+    """`nmt_request` of nmt_engine.h."""
+
+    _fields_ = [field for name in TEXTS for field in ((name, c_char_p), (f"{name}_size", c_size_t))]
+
+
 _FUNCTIONS: Final = {
     "nmt_open": (c_void_p, [POINTER(c_char_p), c_int32, c_char_p, c_char_p, c_size_t]),
     "nmt_close": (None, [c_void_p]),
@@ -51,6 +60,8 @@ _FUNCTIONS: Final = {
     "nmt_set_stop": (None, [c_void_p, POINTER(c_int32)]),
     "nmt_translate": (c_void_p, _STRINGS),
     "nmt_cut": (c_void_p, _STRINGS),
+    "nmt_translate_requests": (c_void_p, [c_void_p, POINTER(Asked), *_STRINGS[3:]]),
+    "nmt_score_pairs": (c_void_p, [*_STRINGS[:3], *_STRINGS[1:]]),
     "nmt_translate_ids": (c_void_p, [c_void_p, POINTER(POINTER(c_int32)), *_STRINGS[2:]]),
 }
 """Results and parameters of the functions."""
@@ -197,25 +208,48 @@ class Model(NotCopied):
         return ctypes.string_at(address, size.value).decode("utf-8", "replace") if address else ""
 
     def translate(
-        self, lines: Sequence[bytes], options: Options, *, stop: Stop | None = None, only_cut: bool = False
+        self,
+        lines: Sequence[bytes],
+        options: Options,
+        *,
+        wishes: Sequence[tuple[bytes, bytes]] | None = None,
+        stop: Stop | None = None,
+        only_cut: bool = False,
     ) -> Results:
-        """Lines in UTF-8; EngineError for options that are not allowed. `only_cut`: only cut into parts."""
+        """Lines in UTF-8; EngineError for options that are not allowed. `wishes`: of each line its prefix, and
+        forbidden phrases as they are spelled, one a line. `only_cut`: only cut into parts."""
+        if wishes is not None and not only_cut:
+            asked = (Asked * len(lines))()
+            for one, line, own in zip(asked, lines, wishes, strict=True):
+                for name, value in zip(TEXTS, (line, *own), strict=True):
+                    setattr(one, name, value)
+                    setattr(one, f"{name}_size", len(value))
+            return self.results("nmt_translate_requests", asked, None, options, stop)
         items = (c_char_p * len(lines))(*lines)
         return self.results("nmt_cut" if only_cut else "nmt_translate", items, [*map(len, lines)], options, stop)
+
+    def score(self, sources: Sequence[bytes], targets: Sequence[bytes], options: Options) -> Results:
+        """How probable the targets are, in UTF-8, one for each source."""
+        items, others = ((c_char_p * len(side))(*side) for side in (sources, targets))
+        sizes = (c_size_t * len(targets))(*map(len, targets))
+        return self.results("nmt_score_pairs", items, [*map(len, sources)], options, None, others, sizes)
 
     def close(self) -> None:
         """Give the memory back, once calls under way have ended."""
         self._open = None
 
-    def results(self, name: str, items: Any, sizes: list[int], options: Options, stop: Stop | None = None) -> Results:
-        """What the function `name` of nmt_engine.h makes of an array of `items`."""
+    def results(
+        self, name: str, items: Any, sizes: list[int] | None, options: Options, stop: Stop | None = None, *more: Any
+    ) -> Results:
+        """What the function `name` of nmt_engine.h makes of an array of `items`, whose sizes it may want."""
         given = self._given(options)
         if stop is not None:
             given = ctypes.create_string_buffer(given.raw, len(given))  # that of other calls has no flag
             self.code.nmt_set_stop(given, ctypes.byref(stop.flag))
-        problem, count = ctypes.create_string_buffer(_ROOM), len(sizes)
+        problem, count = ctypes.create_string_buffer(_ROOM), len(items)
         call, used = getattr(self.code, name), self._used()
-        handle = call(used.handle, items, (c_size_t * count)(*sizes), count, given, problem, _ROOM)
+        lengths = () if sizes is None else ((c_size_t * count)(*sizes),)
+        handle = call(used.handle, items, *lengths, *more, count, given, problem, _ROOM)
         if not handle:
             if stop is not None:
                 stop.check()

@@ -179,7 +179,7 @@ OPTIONS: Final = {
         "beta of Wu et al. (2016): beta * sum_j log(min(sum_t a_tj, 1)) over the tokens j of the source, with the"
         " attention a_tj of step t, is added to the score of each finished translation. Only for searches that "
         "have it, and models that expose their attention: [search.md](search.md#coverage-penalty).",
-        default=0.0, most=STRONGEST, unit="log-probability", metavar="B", doors=(*TORCH, "server"),
+        default=0.0, most=STRONGEST, unit="log-probability", metavar="B", doors=(*TORCH, *ENGINE, "server"),
     ),
     "max_length_offset": Option(
         "whole", "how many more tokens than its source a translation may have", "The end symbol is counted in both.",
@@ -188,12 +188,13 @@ OPTIONS: Final = {
     ),
     "min_length": Option(
         "whole", "smallest number of tokens of a translation",
-        "The end symbol is not counted; at most `max_length_offset`.", default=0, unit="tokens", metavar="N",
-        doors=TORCH, also="min_output_length min_len min_decoding_length",
+        "The end symbol is not counted; at most `max_length_offset`.", default=0, engine_most=10**6, unit="tokens",
+        metavar="N", doors=(*TORCH, *ENGINE), also="min_output_length min_len min_decoding_length",
     ),
     "no_repeat_ngram": Option(
-        "whole", "no sequence of N tokens occurs twice in a translation; 0: no limit", default=0, unit="tokens",
-        metavar="N", doors=(*TORCH, "server"), also="no_repeat_ngram_size block_ngram_repeat",
+        "whole", "no sequence of N tokens occurs twice in a translation; 0: no limit", default=0,
+        engine_most=2**31 - 1, unit="tokens", metavar="N", doors=(*TORCH, *ENGINE, "server"),
+        also="no_repeat_ngram_size block_ngram_repeat",
     ),
     "repeat_penalty": Option(
         "number", "above 1, tokens that the translation already has become less probable; 1: no penalty",
@@ -278,7 +279,7 @@ OPTIONS: Final = {
     ),
     "prefix": Option(
         "text", "text that each translation begins with", "On a command line a file with a line for each.",
-        is_key=False, doors=(*TORCH, "server"),
+        is_key=False, doors=(*TORCH, *ENGINE, "server"),
     ),
     "required": Option(
         "phrases", "phrases that each translation must contain", "On a command line `require` of `--constraints`.",
@@ -286,7 +287,7 @@ OPTIONS: Final = {
     ),
     "forbidden": Option(
         "phrases", "phrases that no translation may contain", "On a command line `forbid` of `--constraints`.",
-        is_key=False, doors=(*TORCH, "server"),
+        is_key=False, doors=(*TORCH, *ENGINE, "server"),
     ),
     "details": Option(
         "list", "details of each translation in addition to text and score",

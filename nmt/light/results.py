@@ -24,6 +24,17 @@ _BYTE: Final = re.compile("<0x([0-9A-F]{2})>")
 
 
 @dataclass(frozen=True)
+class Request:
+    """A sentence, and what its translation must begin with and must not contain."""
+
+    text: str
+    prefix: str = ""
+    """With a space at its end its last word is complete."""
+    forbidden: str | Sequence[str] = ()
+    """Phrases, as words or sequences of words."""
+
+
+@dataclass(frozen=True)
 class Hypothesis:
     """One translation of a sentence."""
 
@@ -161,6 +172,30 @@ class Result:
         return f"Result({self.text!r}, score={self.score:.4f}{others}{notes})"
 
 
+@dataclass(frozen=True)
+class PairScore:
+    """The score of a given translation by the model."""
+
+    score: float
+    """Mean log-probability of the target's tokens in nats, end symbol included; at most 0, higher is better."""
+    tokens: int
+    """Tokens of the target, end symbol included."""
+    unknown: int
+    """How many of them are not in the vocabulary; they are scored as unknown words."""
+    source_tokens: int = 0
+    """Tokens of the source, the end symbol not counted."""
+
+    @property
+    def mean_nll(self) -> float:
+        """Mean negative log-probability, as nmt-score prints it."""
+        return -self.score
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log-probability; infinite on overflow."""
+        return math.exp(self.mean_nll) if not self.mean_nll >= 700 else math.inf
+
+
 def collected(model: Model, found: Results, place: int, line: str, details: Sequence[str]) -> Result:
     """The result of `line`, which is at `place`; `details` as in `Translator.translate`."""
     sources = found.sources(place)
@@ -173,6 +208,15 @@ def collected(model: Model, found: Results, place: int, line: str, details: Sequ
         source_pieces=tuple(_pieces(model, sources, target=False)) if wants_pieces else None,
         notes=tuple(found.notes(place)),
     )
+
+
+def scored(found: Results) -> list[PairScore]:
+    """The scores of given translations."""
+    scores = []
+    for place in range(found.count):
+        (source,), ids, log_probs = found.sources(place), found.ids(place, 0, 0), found.log_probs(place, 0, 0)
+        scores.append(PairScore(math.fsum(log_probs) / len(ids), len(ids), ids.count(UNK), len(source) - 1))
+    return scores
 
 
 def _hypothesis(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 from .binding import Library, NotCopied
 from .errors import ArgumentError, EngineError, PlaceError, refused
-from .options import ENGINE_DETAILS, ENGINE_SEARCHES, NONE, OPTIONS, options_of
+from .options import ENGINE_DETAILS, ENGINE_SEARCHES, NONE, OPTIONS, names_of, options_of
 from .pretrained import located
 
 TYPE_CHECKING = False
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
 
     from .binding import Model, Options, Results, Stop
     from .options import Option
-    from .results import Result
+    from .results import Request, Result
 
     Path: TypeAlias = str | os.PathLike[str]
+    Chosen: TypeAlias = tuple[Options, tuple[str, ...], dict[str, Any]]
+    """Options of a search, requested details, and what is asked for each text that asks for nothing itself."""
 
 DETAILS: Final = ENGINE_DETAILS
+WISHES: Final = tuple(name for name in names_of("text", "phrases") if "light" in OPTIONS[name].doors)
+"""What is asked for each text."""
 NOT_TOLD: Final = tuple(name for name in OPTIONS["details"].choices if name not in DETAILS)
 """Details that `nmt-translate` can give for a run, but the engine for no file."""
 
@@ -101,31 +106,34 @@ class Translator(NotCopied):
     if TYPE_CHECKING:
 
         @overload
-        def translate(self, text: str, *, stop: Stop | None = None, **options: Any) -> Result: ...
+        def translate(self, text: str | Request, *, stop: Stop | None = None, **options: Any) -> Result: ...
 
         @overload
-        def translate(self, text: Sequence[str], *, stop: Stop | None = None, **options: Any) -> list[Result]: ...
+        def translate(
+            self, text: Sequence[str | Request], *, stop: Stop | None = None, **options: Any
+        ) -> list[Result]: ...
 
     def translate(
-        self, text: str | Sequence[str], *, stop: Stop | None = None, **options: Any
+        self, text: str | Request | Sequence[str | Request], *, stop: Stop | None = None, **options: Any
     ) -> Result | list[Result]:
         """Translate a sentence, or a list of sentences, which is faster than one by one.
 
         A string is one sentence: line ends in it count as spaces. An empty string has an empty translation.
 
         Options are those that docs/decoding_options.md has for nmt-light, by their names; their defaults are in the
-        file. `shortlist=False` means the same as `none`: all words are allowed. Another thread ends the call by
-        `stop.set()`.
+        file. `shortlist=False` means the same as `none`: all words are allowed. `prefix` and `forbidden` are for every
+        text that is no `Request`. Another thread ends the call by `stop.set()`.
 
         Raises StoppedError if it was stopped, EngineError for options that are not allowed, for half of a surrogate
         pair, which is not text, and for anything else that is no text, then also a TypeError.
         """
-        chosen, details = self._options(options)
-        if isinstance(text, str):
-            return self._translated([text], chosen, details, stop)[0]
-        return self._translated(text, chosen, details, stop)
+        chosen = self._options(options)
+        given: Any = text
+        if isinstance(given, str) or hasattr(given, "text"):
+            return self._translated([given], chosen, stop)[0]
+        return self._translated(given, chosen, stop)
 
-    def stream(self, lines: Iterable[str], *, window: int = 2000, **options: Any) -> Iterator[Result]:
+    def stream(self, lines: Iterable[str | Request], *, window: int = 2000, **options: Any) -> Iterator[Result]:
         """Translate the items of an iterable, lazily and in order, `window` sentences at a time.
 
         Options and errors are those of `translate`; `window` is a whole number of 1 or more. Wrong arguments raise at
@@ -137,25 +145,46 @@ class Translator(NotCopied):
             raise ArgumentError(f"window must be a whole number of 1 or more, not {window!r}")
         items, chosen = iter(lines), self._options(options)
         windows = iter(lambda: list(islice(items, window)), [])
-        return (result for taken in windows for result in self._translated(taken, *chosen))
+        return (result for taken in windows for result in self._translated(taken, chosen))
 
     def texts(self, lines: Sequence[str], **options: Any) -> list[str]:
         """Only the best translations, without the other fields of a `Result`."""
-        found = self.found(_encoded(lines), **options)
+        chosen, _, usual = self._options(options)
+        encoded, wishes = _asked(_listed(lines), usual)
+        found = self._model.translate(encoded, chosen, wishes=wishes)
         return found.texts().decode("utf-8", "replace").split("\n")[:-1]
 
-    def found(self, lines: Sequence[bytes], **options: Any) -> Results:
-        """What the engine has found, in its own terms, for lines in UTF-8 without line ends."""
+    def found(self, lines: Sequence[bytes | Request], **options: Any) -> Results:
+        """What the engine has found, in its own terms, for lines in UTF-8 without line ends, or requests."""
         for place, line in enumerate(lines):
-            if not isinstance(line, bytes):
+            if not isinstance(line, bytes) and not hasattr(line, "text"):
                 raise ArgumentError(f"lines[{place}] must be bytes, not {type(line).__name__}")
-        return self._model.translate(lines, self._options(options)[0])
+        chosen, _, usual = self._options(options)
+        encoded, wishes = _asked(lines, usual)
+        return self._model.translate(encoded, chosen, wishes=wishes)
 
     def results(self, found: Results, lines: Sequence[str], *, details: Sequence[str] = ()) -> list[Result]:
         """What was `found` for `lines`, as values of Python; `details` as in the options that it was found with."""
         from .results import collected  # late: what it imports takes longer than a sentence to translate
 
         return [collected(self._model, found, place, line, details) for place, line in enumerate(lines)]
+
+    def score(self, sources: str | Sequence[str], targets: str | Sequence[str], *, threads: int | None = None) -> Any:
+        """The `PairScore` of a given translation, or a list of those of several, as nmt-score has them: each source and
+        its target as a whole, by all words. EngineError for lists of unequal length."""
+        from .results import scored
+
+        is_one = isinstance(sources, str) and isinstance(targets, str)
+        sides = [[one] if is_one else _listed(one) for one in (sources, targets)]
+        if len(sides[0]) != len(sides[1]):
+            raise EngineError(f"{len(sides[0])} sources but {len(sides[1])} targets; their numbers must be equal")
+        encoded = [
+            [_encoded(line, f"{name}[{place}]") for place, line in enumerate(side)]
+            for name, side in zip(("sources", "targets"), sides, strict=True)
+        ]
+        with self._model.score(encoded[0], encoded[1], self._options({"threads": threads})[0]) as found:
+            scores = scored(found)
+        return scores[0] if is_one else scores
 
     def beam_size(self, **options: Any) -> int | None:
         """Hypotheses that a search with these options keeps; None for greedy search."""
@@ -176,9 +205,10 @@ class Translator(NotCopied):
         name = self.paths[0] if len(self.paths) == 1 else f"ensemble of {len(self.paths)} models"
         return f"<Translator {name}, {self._model.kernels if self._model.is_open else 'closed'}>"
 
-    def _options(self, given: dict[str, Any]) -> tuple[Options, tuple[str, ...]]:
-        """Options of the search, and the requested details of translations."""
+    def _options(self, given: dict[str, Any]) -> Chosen:
+        """What options ask for."""
         changed: dict[str, Any] = {}
+        usual: dict[str, Any] = {}
         details: tuple[str, ...] = ()
         known = {option.name: option for option in options_of("light")}
         for name, value in given.items():
@@ -187,7 +217,9 @@ class Translator(NotCopied):
             if name not in known:
                 why = "the engine does not have it; nmt.load of the run has" if name in OPTIONS else "is not an option"
                 raise EngineError(f"{name}: {why}. Allowed: {', '.join(known)}.")
-            if name == "details":
+            if name in WISHES:
+                usual[name] = value
+            elif name == "details":
                 if not isinstance(value, Iterable):
                     raise ArgumentError(f"details: {value!r} is not allowed; give a list of names")
                 details = (value,) if isinstance(value, str) else tuple(value)
@@ -208,29 +240,38 @@ class Translator(NotCopied):
             options = options._replace(beam_size=options.n_best)
         if search == "greedy" and options.beam_size != 1:
             raise EngineError(f"search: 'greedy' follows one hypothesis: beam_size must be 1, not {options.beam_size}")
+        _asked([b""] if usual else [], usual)
         attention = not {"attention", "alignment"}.isdisjoint(details)
-        return options._replace(beam_of_one=search == "beam", attention=attention), details
+        return options._replace(beam_of_one=search == "beam", attention=attention), details, usual
 
     def parts(self, lines: Sequence[str], **options: Any) -> list[list[int]]:
         """The source tokens of each part in which each line would be translated; options are those of `translate`."""
-        chosen, _ = self._options(options)
-        with self._model.translate(_encoded(lines), chosen, only_cut=True) as found:
+        chosen, *_ = self._options(options)
+        with self._model.translate(_asked(_listed(lines), {})[0], chosen, only_cut=True) as found:
             return [_lengths(found, place) for place in range(len(lines))]
 
     def translated_parts(
-        self, lines: Sequence[str], *, stop: Stop | None = None, **options: Any
+        self, lines: Sequence[str | Request], *, stop: Stop | None = None, **options: Any
     ) -> list[tuple[Result, list[int]]]:
         """`translate` of a list; with each result the source tokens of each part in which its line was translated."""
-        chosen, details = self._options(options)
-        with self._model.translate(_encoded(lines), chosen, stop=stop) as found:
-            results = self.results(found, lines, details=details)
+        with self._found(lines, self._options(options), stop) as (found, results):
             return [(result, _lengths(found, place)) for place, result in enumerate(results)]
 
-    def _translated(
-        self, lines: Sequence[str], options: Options, details: tuple[str, ...], stop: Stop | None = None
-    ) -> list[Result]:
-        with self._model.translate(_encoded(lines), options, stop=stop) as found:
-            return self.results(found, lines, details=details)
+    def _translated(self, lines: Sequence[str | Request], chosen: Chosen, stop: Stop | None = None) -> list[Result]:
+        with self._found(lines, chosen, stop) as (_, results):
+            return results
+
+    @contextmanager
+    def _found(
+        self, lines: Sequence[str | Request], chosen: Chosen, stop: Stop | None
+    ) -> Iterator[tuple[Results, list[Result]]]:
+        options, details, usual = chosen
+        encoded, wishes = _asked(_listed(lines), usual)
+        with self._model.translate(encoded, options, wishes=wishes, stop=stop) as found:
+            yield (
+                found,
+                self.results(found, [line if isinstance(line, str) else line.text for line in lines], details=details),
+            )
 
 
 def _lengths(found: Results, line: int) -> list[int]:
@@ -286,16 +327,52 @@ def _value(option: Option, value: object) -> Any:
     return value
 
 
-def _encoded(lines: Sequence[object]) -> list[bytes]:
-    """Each text as one line of UTF-8."""
+def _listed(lines: object) -> Sequence[Any]:
     if isinstance(lines, str | bytes) or not isinstance(lines, Sequence):
         raise ArgumentError(f"text must be a string, or a list of strings, not {type(lines).__name__}")
-    found = []
+    return lines
+
+
+def _asked(lines: Sequence[Any], usual: dict[str, Any]) -> tuple[list[bytes], list[tuple[bytes, bytes]] | None]:
+    """Each text as one line of UTF-8, and what is asked for each; None where nothing is."""
+    encoded = [
+        line if isinstance(line, bytes) else _encoded(getattr(line, "text", line), f"text[{place}]")
+        for place, line in enumerate(lines)
+    ]
+    if not usual and all(isinstance(line, str | bytes) for line in lines):
+        return encoded, None
+    wishes = []
     for place, line in enumerate(lines):
-        if not isinstance(line, str):
-            raise ArgumentError(f"text[{place}] must be a string, not {type(line).__name__}")
-        try:
-            found.append(line.replace("\n", " ").replace("\r", " ").encode("utf-8"))
-        except UnicodeEncodeError:
-            raise EngineError(f"text[{place}] holds half of a surrogate pair, which is not text") from None
-    return found
+        own = {name: getattr(line, name, usual.get(name)) for name in WISHES}
+        phrases = own["forbidden"] or ()
+        phrases = (phrases,) if isinstance(phrases, str) else phrases
+        if not isinstance(phrases, list | tuple):
+            raise ArgumentError(f"forbidden must be a string or a list of strings, not {type(phrases).__name__}")
+        spelled = [_spelled(phrase, place) for phrase in phrases]
+        wishes.append((_encoded(own["prefix"] or "", "prefix"), b"\n".join(spelled)))
+    return encoded, wishes
+
+
+def _spelled(phrase: object, place: int) -> bytes:
+    """A phrase with its letters composed and decomposed, and with its first one in the other case, one a line."""
+    import unicodedata  # late, as few ask for it
+
+    text = _encoded(phrase, "forbidden").decode()
+    if not text.strip():
+        raise EngineError(f"line {place}: forbidden: a phrase is empty")
+    found: dict[str, None] = {}
+    for form in (text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)):
+        word = " ".join(form.split())
+        other = word[0].lower() if word[0] != word[0].lower() else word[0].upper()
+        found |= {word: None, other + word[1:]: None}
+    return "\n".join(found).encode()
+
+
+def _encoded(line: object, name: str) -> bytes:
+    """A text as one line of UTF-8."""
+    if not isinstance(line, str):
+        raise ArgumentError(f"{name} must be a string, not {type(line).__name__}")
+    try:
+        return line.replace("\n", " ").replace("\r", " ").encode("utf-8")
+    except UnicodeEncodeError:
+        raise EngineError(f"{name} holds half of a surrogate pair, which is not text") from None

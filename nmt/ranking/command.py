@@ -16,7 +16,7 @@ from nmt.errors import ConfigError, DataError, counted, near_miss, shown
 from nmt.light.counts import Noted
 
 if TYPE_CHECKING:
-    from nmt.data.n_best import Entry
+    from nmt.ranking.n_best import Entry
 
 DESCRIPTION = """Rank the translations of each line of an n-best list, in Moses' format, by the weighted sum
 of their features, and write the best, one for each line. nmt-translate --format moses writes such
@@ -78,8 +78,8 @@ def build_parser() -> argparse.ArgumentParser:
 def rank(arguments: argparse.Namespace) -> int:
     """Read, rank and write."""
     _check(arguments)
-    from nmt.data.n_best import read_n_best
     from nmt.data.text import Undecodable, read_lines
+    from nmt.ranking.n_best import read_n_best
 
     undecodable = Undecodable(arguments.errors)
     inputs = [arguments.list, *arguments.ref]
@@ -112,8 +112,8 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _ranked(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[str]:
     """The lines of the output; one without a translation is empty."""
-    from nmt.data.n_best import groups_of
     from nmt.ranking.features import ranked
+    from nmt.ranking.n_best import groups_of
 
     as_text = arguments.format != "moses"
     missing, following, changed, translations = Noted(), 0, 0, 0
@@ -151,10 +151,10 @@ def _complete(entries: Iterator[Entry], weights: dict[str, float], *, path: str)
 
 def _tuned(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[str]:
     """The line with the weights."""
-    from nmt.data.n_best import groups_of
     from nmt.data.text import Undecodable, read_lines
     from nmt.evaluation import build_metric
     from nmt.ranking.features import tune
+    from nmt.ranking.n_best import groups_of
 
     import_plugins(arguments.plugins)
     name = arguments.metric or "bleu"

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.n_best import Entry
 from nmt.errors import ConfigError
 from nmt.evaluation.metrics import Metric
+from nmt.ranking.n_best import Entry
 
 WORDS: Final = "words"
 """A feature that every list has: how many words, which white space separates, a translation has."""

@@ -27,16 +27,19 @@ from nmt.cli.arguments import (
 )
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, main_of, make_parser, say
 from nmt.cli.descriptors import require
-from nmt.data.text import Undecodable
+from nmt.data.text import Undecodable, windows
 from nmt.errors import ConfigError, DataError, counted
+from nmt.interop.engine.opened import are_engine_files
 from nmt.library.values import PairScore
 from nmt.light.counts import Noted
 from nmt.light.options import as_keys, command_option
 from nmt.registry import TASKS
+from nmt.search.values import WINDOW
 
 if TYPE_CHECKING:
-    from nmt.data.n_best import Entry
     from nmt.interop.model_dir import LoadedModel
+    from nmt.interop.run_layout import LongestSource
+    from nmt.ranking.n_best import Entry
     from nmt.search import PairScore as Scored
     from nmt.search.reading import LineScore
 
@@ -240,14 +243,19 @@ def _score_pairs(arguments: argparse.Namespace) -> int:
     if all(path.is_file() for path in files):
         # Report unequal files before the first score; pipes can be read only once.
         count_pairs([files])
-    models = _loaded(arguments, task="translation")
     rules = Undecodable(arguments.errors), Undecodable(arguments.errors)
-    longest = shortest_training(models)
+    pairs = read_pairs(files, undecodable=rules)
+    scores: Iterable[Scored | PairScore]
+    if are_engine_files(arguments.models):
+        scores, longest = _file_scores(pairs, arguments)
+    else:
+        models = _loaded(arguments, task="translation")
+        scores, longest = _pair_scores(models, pairs, arguments), shortest_training(models)
     totals, longer, empty = Totals(arguments.json), Noted(), 0
-    for pair in _pair_scores(models, read_pairs(files, undecodable=rules), arguments):
+    for pair in scores:
         totals.add(pair.mean_nll, pair.mean_nll * pair.tokens, tokens=pair.tokens, unknown=pair.unknown)
-        empty += pair.has_empty_side
-        if pair.source_tokens > longest.tokens:
+        empty += not pair.source_tokens or pair.tokens == 1
+        if longest is not None and pair.source_tokens > longest.tokens:
             longer.add(totals.lines)
     totals.print_json(sentences=totals.lines, empty=empty)
     counts = f"{counted(totals.lines, 'sentence')}, {counted(totals.tokens, 'target token')} with end symbols"
@@ -256,6 +264,25 @@ def _score_pairs(arguments: argparse.Namespace) -> int:
     if longer:
         found += [longer.said(f"longer than {longest}")]
     return _end(arguments, found, zip(files, rules, strict=True), failed=totals.not_finite)
+
+
+def _file_scores(
+    pairs: Iterable[tuple[str, str]], arguments: argparse.Namespace
+) -> tuple[Iterable[PairScore], LongestSource | None]:
+    """Scores by the engine, and the longest source in the training of all its files."""
+    from nmt.library.light import EngineFiles, lacking
+
+    for name in given(arguments, (*ENSEMBLE, "batch_tokens")):
+        raise ConfigError(f"{command_option(name)}: {lacking(arguments.models[0])}")
+    files = EngineFiles(
+        arguments.models,
+        device=arguments.device,
+        precision="auto",
+        checkpoint=arguments.checkpoint,
+        plugins=arguments.plugins,
+    )
+    some = windows(pairs, size=WINDOW, length=lambda pair: len(pair[0]) + len(pair[1]))
+    return (score for window in some for score in files.score(*zip(*window, strict=True))), files.longest
 
 
 def _pair_scores(
@@ -310,8 +337,8 @@ def _line_scores(
 
 def _score_n_best(arguments: argparse.Namespace) -> int:
     """A list of translations, which gets one more feature."""
-    from nmt.data.n_best import read_n_best
     from nmt.data.text import read_lines
+    from nmt.ranking.n_best import read_n_best
 
     translates = arguments.source is not None
     if translates:
@@ -323,6 +350,10 @@ def _score_n_best(arguments: argparse.Namespace) -> int:
     rules = Undecodable(arguments.errors), Undecodable(arguments.errors)
     sources = list(read_lines(arguments.source, undecodable=rules[0])) if translates else None
     path = str(arguments.n_best)
+    if are_engine_files(arguments.models):
+        raise ConfigError(
+            f"--n-best: {arguments.models[0]} is one file for the engine, which scores no lists; use its run"
+        )
     entries = read_n_best(read_lines(arguments.n_best, undecodable=rules[1]), name=path)
     first = next(entries, None)  # a malformed list is reported before models are loaded
     models = _loaded(arguments, task="translation" if translates else "language_model")

@@ -44,15 +44,12 @@ def cut(ids: list[int]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(results.Request):
     """A line, and what its translation must begin with, must contain and must not contain.
 
     A line that is a plain `str` is a request without any wish.
     """
 
-    text: str
-    prefix: str = ""
-    """Text that the translation begins with; with a space at its end its last word is complete."""
     required: tuple[str, ...] = ()
     """Phrases that the translation contains."""
     forbidden: tuple[str, ...] = ()

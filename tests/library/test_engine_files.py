@@ -21,6 +21,7 @@ from nmt.library.values import Options
 from nmt.light import binding
 from nmt.light import lines as pace
 from nmt.light.options import options_of
+from nmt.scoring import command as score
 from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported, make_exported
 
@@ -77,6 +78,10 @@ def check_equal(found: nmt.Result, wanted: nmt.Result) -> None:
         {"repeat_penalty": 3, "beam_size": 4, "n_best": 3, "details": DETAILS, "max_length_offset": 12},
         {"repeat_penalty": 0.5, "beam_size": 3, "split_long": 6},
         {"min_length": 0, "coverage_penalty": 0.0, "placeholders": False, "search_options": {}},
+        {"min_length": 4, "no_repeat_ngram": 2, "n_best": 3, "details": DETAILS},
+        {"no_repeat_ngram": 1, "beam_size": 1},
+        {"coverage_penalty": 0.4, "n_best": 3, "details": DETAILS},
+        {"coverage_penalty": 3, "max_length_offset": 0, "split_long": 4, "length_penalty": 0.0},
     ],
     ids=str,
 )
@@ -84,6 +89,40 @@ def test_results_are_those_of_the_run(by_run: nmt.Translator, by_file: nmt.Trans
     for found, wanted in zip(by_file.translate(LINES, **options), by_run.translate(LINES, **options), strict=True):
         check_equal(found, wanted)
     check_equal(by_file.translate(LINES[0], **options), by_run.translate(LINES[0], **options))
+
+
+def wished(texts: list[str]) -> list[nmt.Request]:
+    """Lines with beginnings of `texts`, which end within and behind words, or with words that must not be there."""
+    found = []
+    for place, (line, text) in enumerate(zip(LINES * 6, texts * 6, strict=True)):
+        words = text.split() or ["b"]
+        beginnings = ["", text[: 2 * len(text) // 3], f"{words[0]} ", "x" + words[0][:1], words[0][::-1], text]
+        kept, excluded = beginnings[place // len(LINES)], [words[place % len(words)], "B\u00e4 b"]
+        found.append(nmt.Request(line, prefix=kept, forbidden=excluded if excluded[0] not in kept else ["zz"]))
+    return found
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"beam_size": 1, "details": DETAILS}, {"n_best": 3}, {"scores": False}], ids=str
+)
+def test_prefixes_and_forbidden_phrases_are_kept_to_as_by_the_run(
+    by_run: nmt.Translator, by_file: nmt.Translator, options: Any
+) -> None:
+    requests = wished([one.text for one in by_run.translate(LINES, max_length_offset=2)])
+    for own in ({}, {"no_repeat_ngram": 3, "min_length": 2, "max_length_offset": 3}):
+        wanted = by_run.translate(requests, **options, **own)
+        for found, other in zip(by_file.translate(requests, **options, **own), wanted, strict=True):
+            check_equal(found, other)
+    assert sum(one.text.startswith(asked.prefix.strip()) for one, asked in zip(wanted, requests, strict=True)) > 30
+
+
+def test_what_no_translation_can_keep_to_is_an_error_of_its_line(by_file: nmt.Translator) -> None:
+    for request, problem in (
+        (nmt.Request("a", prefix="the dog runs", forbidden=["Dog"]), "'a': forbidden: 'dog' is in the prefix"),
+        (nmt.Request("a", forbidden=["x", " "]), "'a': forbidden: a phrase is empty"),
+    ):
+        with pytest.raises(nmt.DataError, match=f"^{problem}$"):
+            by_file.translate([*LINES, request])
 
 
 def test_streams_line_ends_and_what_is_no_text(by_run: nmt.Translator, by_file: nmt.Translator) -> None:
@@ -130,14 +169,9 @@ def test_a_line_is_noted_only_if_it_is_longer_than_the_longest_in_training(
 NOT_THERE = {
     "search": "sample",
     "search_options": {"temperature": 0.5},
-    "coverage_penalty": 0.5,
-    "min_length": 1,
-    "no_repeat_ngram": 2,
     "ensemble_weights": [1.0],
     "ensemble_mean": "log_probabilities",
-    "prefix": "x",
     "required": "x",
-    "forbidden": ["x"],
     "shortlist": "words.txt",
     "replace_unknown": True,
     "placeholders": True,
@@ -172,6 +206,11 @@ def test_every_option_works_or_is_refused_by_name(by_file: nmt.Translator) -> No
         ({"details": 3}, "details: 3 is not a list of words."),
         ({"details": ["token"]}, "details: 'token' is not known."),
         ({"search": "greedy", "beam_size": 2}, "search: 'greedy' follows one hypothesis: beam_size must be 1, not 2"),
+        (
+            {"coverage_penalty": 1, "beam_size": 1},
+            "coverage_penalty: greedy search has none. Allowed: with beam search.",
+        ),
+        ({"min_length": 9}, "min_length must be 0 to max_length_offset"),
         ({"search": "greedy", "n_best": 2}, "n_best 2: search 'greedy' finds at most 1 per sentence"),
         ({"precision": "int8"}, "precision: "),
         ({"threads": 2}, "threads: is not an option."),
@@ -203,9 +242,24 @@ def test_looking_inside_is_refused(by_file: nmt.Translator) -> None:
         by_file.inspect("a")
 
 
-def test_scoring_is_refused(by_file: nmt.Translator) -> None:
-    with pytest.raises(nmt.ConfigError, match="score: .*run.nmt is one file for the engine"):
-        by_file.score("a", "b")
+def test_given_translations_are_scored_as_by_the_run(
+    exported: Exported, by_run: nmt.Translator, by_file: nmt.Translator, tmp_path: Path, capsys: Any
+) -> None:
+    sources, targets = LINES * 2, [*LINES[1:], "a b c d", *LINES]
+    found, wanted = by_file.score(sources, targets), by_run.score(sources, targets)
+    assert [dataclasses.replace(one, score=0.0) for one in found] == [
+        dataclasses.replace(one, score=0.0) for one in wanted
+    ]
+    assert [one.score for one in found] == pytest.approx([one.score for one in wanted], abs=1e-4)
+    assert by_file.score("a", "") == by_file.score(["a"], [""])[0]
+    for name, lines in (("source", sources), ("target", targets)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    texts = [f"--source={tmp_path / 'source'}", f"--target={tmp_path / 'target'}"]
+    assert score.main([exported.file, *texts]) == 0
+    own = capsys.readouterr()
+    assert [float(line) for line in own.out.split()] == pytest.approx([one.mean_nll for one in found], abs=1e-5)
+    assert score.main([exported.run, *texts, "--device", "cpu"]) == 0
+    assert own.err.partition("nats")[2] == capsys.readouterr().err.partition("nats")[2]
 
 
 def test_an_ensemble_is_that_of_the_runs(exported: Exported, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import translate
-from nmt.data.n_best import Entry, read_n_best
 from nmt.interop.model_dir import load_model
 from nmt.ranking import command as rank
+from nmt.ranking.n_best import Entry, read_n_best
 from nmt.scoring import command as score
 from tests.tiny_language_model import log_q, make_language_model, target_words
 from tests.tiny_run import make_run

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.data.n_best import Entry, read_n_best
 from nmt.errors import ConfigError
 from nmt.evaluation import Metric, build_metric
 from nmt.ranking.features import _best_along, _lists, features_of, ranked, tune, weighted
+from nmt.ranking.n_best import Entry, read_n_best
 
 WORDS = list("abcdefghijklmnop")
 

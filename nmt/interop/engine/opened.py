@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 MAGIC: Final = b"\x89NMT\r\n\x1a\n"
 """The first bytes of every model file."""
-TAKEN_BY: Final = "nmt-translate, nmt-eval, nmt-report, nmt-serve, nmt-check and nmt.load"
+TAKEN_BY: Final = "nmt-translate, nmt-eval, nmt-report, nmt-score, nmt-serve, nmt-check and nmt.load"
 """What accepts model files."""
 
 

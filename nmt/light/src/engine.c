@@ -28,6 +28,7 @@ struct nmt_model {
     bool spaced;       /* whether the target language has spaces between sentences */
     subwords *source, *target; /* the same where the file has only one */
     const kernels *k;
+    _Atomic(vocabulary *) words; /* of the target, once a call has needed it */
     /* Searchers that no call uses. No lock guards them: in the child of a process that forks meanwhile it would be held
        for ever. */
     _Atomic(searcher *) idle[IDLE];
@@ -43,6 +44,7 @@ typedef struct {
         char *bytes;
         size_t size;
     } *texts;
+    wishes *asked; /* null: nothing */
 } line_result;
 
 struct nmt_results {
@@ -55,7 +57,8 @@ struct nmt_results {
         size_t ids, spaces;
     } *ends; /* of each part */
     size_t id_count, id_room, space_count, space_room, parts, part_room;
-    found_list *found; /* of each part */
+    found_list *found; /* of each part, and of first parts with another prefix */
+    size_t found_count;
     char *joined;      /* the best translations of all lines */
     size_t joined_size;
 };
@@ -88,6 +91,9 @@ static const option TABLE[] = {
     ROW(split, 0, 2, 0),
     ROW(split_long, 0, INT32_MAX, 0),
     ROW(repeat_penalty, 0.01, 10, 1),
+    ROW(min_length, 0, 1000000, 0),
+    ROW(no_repeat_ngram, 0, INT32_MAX, 0),
+    ROW(coverage_penalty, 0, 10, 0),
 };
 enum { COUNT = sizeof TABLE / sizeof *TABLE };
 
@@ -171,6 +177,7 @@ void nmt_close(nmt_model *m) {
         model_close(m->models[i]);
         free(m->files[i]);
     }
+    vocabulary_close(atomic_load(&m->words));
     if (m->target != m->source) subwords_close(m->target);
     subwords_close(m->source);
     free(m);
@@ -315,25 +322,6 @@ const char *nmt_piece(const nmt_model *m, int32_t target, int32_t id, size_t *si
 
 /* --- lines into what is translated at once: their sentences, or all of a line, and of what is too long parts, which are
    cut at the ends of sentences, else between words, else within --- */
-
-typedef struct {
-    const char *begin, *end;
-} text;
-
-static const char *after_spaces(text t) {
-    int bytes;
-    while (t.begin < t.end && is_space(character_at(t.begin, t.end, &bytes))) t.begin += bytes;
-    return t.begin;
-}
-
-/* Without the white space around it. */
-static text stripped(text t) {
-    int bytes;
-    const char *last = t.begin = after_spaces(t);
-    for (const char *p = last; p < t.end; p += bytes)
-        if (!is_space(character_at(p, t.end, &bytes))) last = p + bytes;
-    return (text){t.begin, last};
-}
 
 /* Adds a part in ids, its end symbol, and the white space before its translation. False where memory ends, as below. */
 static bool add_part(nmt_results *r, const int32_t *ids, size_t count, const char *space, size_t space_size) {
@@ -516,17 +504,60 @@ static void sort(sentence *all, size_t count) {
         }
 }
 
+/* Whether a prefix that ends within a word is also tried as one whose word is complete: in a single beam the few probable
+   ends of the word would push out the many possible next words. */
+static bool is_tried_twice(const line_result *line, const nmt_options *o) {
+    return line->asked && line->parts && line->asked->first.rest_size && o->scores && (o->beam_size > 1 || o->beam_of_one);
+}
+
+static bool are_same(const found *a, const found *b) {
+    return a->count == b->count && !memcmp(a->ids, b->ids, (size_t)a->count * sizeof *a->ids);
+}
+
+/* The best of both lists, each once; the first list as it is where none has a finite score. False where memory ends. */
+static bool merge_found(found_list *to, found_list *other, i64 n_best) {
+    i64 own = to->count, count = own + other->count, usable = 0;
+    found *best = realloc(to->best, (size_t)count * sizeof *best);
+    if (!best) return false;
+    memcpy(best + own, other->best, (size_t)other->count * sizeof *best);
+    to->best = best, to->owned = count, other->count = other->owned = 0;
+    for (i64 i = 0; i < count; i++) {
+        found one = best[i];
+        bool is_usable = one.finite;
+        for (i64 k = 0; k < usable; k++) is_usable = is_usable && !are_same(&best[k], &one);
+        if (!is_usable) continue;
+        i64 at = usable++;
+        while (at > 0 && best[at - 1].score < one.score) at--;
+        memmove(best + at + 1, best + at, (size_t)(i - at) * sizeof *best);
+        best[at] = one;
+    }
+    to->count = !usable ? own : usable < n_best ? usable : n_best;
+    return true;
+}
+
 /* Searches all parts by as many threads as the options say. False as searcher_run. */
 static bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
-    work w = {.m = m, .set = o, .count = (i64)r->parts, .found = r->found};
+    work w = {.m = m, .set = o, .count = (i64)r->found_count, .found = r->found};
     w.rows = o->beam_size > ROWS || w.count == 1 ? o->beam_size : ROWS;
-    w.sentences = calloc(r->parts + 1, sizeof *w.sentences);
+    w.sentences = calloc(r->found_count, sizeof *w.sentences);
     if (!w.sentences) return false;
     for (size_t i = 0, start = 0; i < r->parts; start = r->ends[i++].ids)
-        w.sentences[i] = (sentence){r->ids + start, (i64)(r->ends[i].ids - start), (i64)i};
-    sort(w.sentences, r->parts);
+        w.sentences[i] = (sentence){r->ids + start, (i64)(r->ends[i].ids - start), (i64)i, NULL};
+    size_t more = r->parts;
+    for (size_t i = 0; i < r->count; i++) {
+        const line_result *line = &r->lines[i];
+        for (size_t p = 0; line->asked && p < line->parts; p++)
+            w.sentences[line->first + p].asked = p ? &line->asked->later : &line->asked->first;
+        if (!is_tried_twice(line, o)) continue;
+        w.sentences[more] = w.sentences[line->first];
+        w.sentences[more].number = (i64)more, w.sentences[more++].asked = &line->asked->completed;
+    }
+    sort(w.sentences, more);
     run_threads(o->threads < w.count ? o->threads : (int)w.count, do_work, &w);
     free(w.sentences);
+    more = r->parts;
+    for (size_t i = 0; !w.failed && i < r->count; i++)
+        if (is_tried_twice(&r->lines[i], o)) w.failed = !merge_found(&r->found[r->lines[i].first], &r->found[more++], o->n_best);
     return !w.failed;
 }
 
@@ -537,8 +568,10 @@ void nmt_free(nmt_results *r) {
     for (size_t i = 0; r->lines && i < r->count; i++) {
         for (size_t k = 0; r->lines[i].texts && k < r->lines[i].count; k++) free(r->lines[i].texts[k].bytes);
         free(r->lines[i].texts);
+        if (r->lines[i].asked) wishes_clear(r->lines[i].asked);
+        free(r->lines[i].asked);
     }
-    for (size_t i = 0; r->found && i < r->parts; i++) found_clear(&r->found[i]);
+    for (size_t i = 0; r->found && i < r->found_count; i++) found_clear(&r->found[i]);
     free(r->lines);
     free(r->ids);
     free(r->spaces);
@@ -560,23 +593,45 @@ static bool is_finite(const nmt_results *r, size_t line) {
     return true;
 }
 
+/* The text of a translation on one line; the bytes that it has, -1 where memory ends. */
+static int64_t decoded(const nmt_model *m, const found *one, char **to, size_t *room) {
+    int64_t size = subwords_decode(m->target, one->ids, one->count, to, room);
+    for (int64_t i = 0; i < size; i++)
+        if ((*to)[i] == '\n' || (*to)[i] == '\r') (*to)[i] = ' ';
+    return size;
+}
+
+/* Makes a text begin with the prefix as it was given, where the tokenizer writes it otherwise. */
+static int64_t respelled(const wishes *asked, char **to, size_t *room, int64_t size) {
+    text prefix = asked->prefix, own = {*to, *to + size};
+    size_t given = (size_t)(prefix.end - prefix.begin);
+    own.begin = after_spaces(own);
+    size_t written = asked->written_size, left = (size_t)(own.end - own.begin);
+    if (left >= written && !memcmp(own.begin, asked->written, written)) own.begin += written, left -= written;
+    size_t skipped = size ? (size_t)(own.begin - *to) : 0;
+    if (!grown(to, 1, room, given + left + 1)) return -1;
+    memmove(*to + given, *to + skipped, left);
+    for (size_t i = 0; i < given; i++) (*to)[i] = prefix.begin[i] == '\n' || prefix.begin[i] == '\r' ? ' ' : prefix.begin[i];
+    return (int64_t)(given + left);
+}
+
 /* Text of the i-th best translation: the parts, with the white space before each. False where memory ends. */
 static bool write_text(const nmt_model *m, const nmt_results *r, size_t line, size_t i) {
     const line_result *own = &r->lines[line];
     char *part = NULL, *to = NULL;
     size_t part_room = 0, room = 0, size = 0;
-    bool fine = grown(&to, 1, &room, 1);
-    for (size_t p = 0; fine && p < own->parts; p++) {
-        const found *one = found_of(r, line, i, p);
-        int64_t bytes = subwords_decode(m->target, one->ids, one->count, &part, &part_room);
+    bool fine = grown(&to, 1, &room, 1), has_prefix = own->asked && own->asked->prefix.begin < own->asked->prefix.end;
+    for (size_t p = 0; fine && p < own->parts + (!own->parts && has_prefix); p++) {
+        int64_t bytes = p < own->parts ? decoded(m, found_of(r, line, i, p), &part, &part_room) : 0;
+        if (!p && has_prefix && bytes >= 0) bytes = respelled(own->asked, &part, &part_room, bytes);
         fine = bytes >= 0;
         if (bytes <= 0) continue;
         size_t number = own->first + p, begin = number ? r->ends[number - 1].spaces : 0,
                spaces = size ? r->ends[number].spaces - begin : 0;
         if (!(fine = grown(&to, 1, &room, size + spaces + (size_t)bytes + 1))) break;
         if (spaces) memcpy(to + size, r->spaces + begin, spaces);
-        size += spaces;
-        for (int64_t j = 0; j < bytes; j++) to[size++] = part[j] == '\n' || part[j] == '\r' ? ' ' : part[j];
+        memcpy(to + size + spaces, part, (size_t)bytes);
+        size += spaces + (size_t)bytes;
     }
     free(part);
     own->texts[i].bytes = to, own->texts[i].size = size;
@@ -615,6 +670,11 @@ static nmt_results *new_results(const nmt_model *m, size_t count, const nmt_opti
     if ((uint64_t)o->beam_size * m->models[0]->set.target_size > INT32_MAX)
         REFUSE("beam_size is too large for this vocabulary");
     if (o->n_best > o->beam_size) REFUSE("n_best must be 1 to beam_size");
+    if (o->coverage_penalty > 0.0f && o->beam_size == 1 && !o->beam_of_one)
+        REFUSE("coverage_penalty: greedy search has none. Allowed: with beam search.");
+    for (int i = 0; o->coverage_penalty > 0.0f && i < m->count; i++)
+        if (!m->models[i]->set.attentions) REFUSE("coverage_penalty: the model does not report its attention");
+    if (o->min_length > o->max_length_offset) REFUSE("min_length must be 0 to max_length_offset");
     nmt_results *r = calloc(1, sizeof *r);
     if (r && (r->lines = calloc(count + 1, sizeof *r->lines))) return r->count = count, r;
     free(r);
@@ -625,7 +685,9 @@ static nmt_results *new_results(const nmt_model *m, size_t count, const nmt_opti
 static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o, bool texts, char *problem,
                              size_t room) {
     if (!r) return NULL;
-    r->found = calloc(r->parts + 1, sizeof *r->found);
+    r->found_count = r->parts;
+    for (size_t i = 0; i < r->count; i++) r->found_count += is_tried_twice(&r->lines[i], o);
+    r->found = calloc(r->found_count + 1, sizeof *r->found);
     bool fine = r->found && (!r->parts || search_all(m, r, o));
     for (size_t i = 0; fine && i < r->count; i++) fine = write_line(m, r, i, texts);
     if (fine && (!texts || join_lines(r))) return r;
@@ -658,6 +720,38 @@ nmt_results *nmt_translate(nmt_model *m, const char *const *lines, const size_t 
     return complete(m, nmt_cut(m, lines, sizes, count, o, problem, room), o, true, problem, room);
 }
 
+/* What tokens of the target add to a text, found out at the first use. Null where memory ends. */
+static const vocabulary *words_of(nmt_model *m) {
+    vocabulary *known = atomic_load(&m->words), *own = known ? NULL : vocabulary_of(m->target);
+    if (!own || atomic_compare_exchange_strong(&m->words, &known, own)) return known ? known : own;
+    vocabulary_close(own); /* another thread was faster */
+    return known;
+}
+
+nmt_results *nmt_translate_requests(nmt_model *m, const nmt_request *requests, size_t count, const nmt_options *o,
+                                    char *problem, size_t room) {
+    const char **lines = calloc(count + 1, sizeof *lines);
+    size_t *sizes = calloc(count + 1, sizeof *sizes);
+    char said[500];
+    for (size_t i = 0; lines && sizes && i < count; i++) lines[i] = requests[i].text, sizes[i] = requests[i].size;
+    nmt_results *r = lines && sizes ? nmt_cut(m, lines, sizes, count, o, problem, room) : NULL;
+    if (!lines || !sizes) snprintf(problem, room, "not enough memory");
+    free(lines);
+    free(sizes);
+    for (size_t i = 0; r && i < count; i++) {
+        if (!requests[i].prefix_size && !requests[i].forbidden_size) continue;
+        const vocabulary *words = words_of(m);
+        wishes *own = words ? calloc(1, sizeof *own) : NULL;
+        bool fine = own && wishes_read(own, &requests[i], m->target, words, said, sizeof said);
+        r->lines[i].asked = own;
+        if (fine) continue;
+        snprintf(problem, room, own ? "line %zu: %s" : "not enough memory", i, said);
+        nmt_free(r);
+        r = NULL;
+    }
+    return complete(m, r, o, true, problem, room);
+}
+
 nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const size_t *lengths, size_t count,
                                const nmt_options *o, char *problem, size_t room) {
     const uint32_t known = m->models[0]->set.source_size;
@@ -675,6 +769,33 @@ nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const si
         }
     }
     return complete(m, r, o, false, problem, room);
+}
+
+nmt_results *nmt_score_pairs(nmt_model *m, const char *const *sources, const size_t *source_sizes,
+                             const char *const *targets, const size_t *target_sizes, size_t count, const nmt_options *given,
+                             char *problem, size_t room) {
+    nmt_options o = {.beam_size = 1, .n_best = 1, .threads = given->threads, .scores = 1, .repeat_penalty = 1.0f, .stop = given->stop};
+    nmt_results *r = new_results(m, count, &o, problem, room);
+    int32_t *ids = NULL;
+    size_t id_room = 0;
+    bool fine = r != NULL;
+    for (size_t i = 0; fine && i < count; i++) {
+        line_result *own = &r->lines[i];
+        wish *keeps = (own->asked = calloc(1, sizeof *own->asked)) ? &own->asked->first : NULL;
+        size_t prefix_room = 0;
+        own->first = r->parts;
+        int64_t read = subwords_encode(m->source, sources[i], source_sizes[i], &ids, &id_room);
+        fine = keeps && read >= 0 && add_part(r, ids, (size_t)read, "", 0);
+        own->parts = own->sentences = r->parts - own->first;
+        if (!fine) break;
+        keeps->count = subwords_encode(m->target, targets[i], target_sizes[i], &keeps->prefix, &prefix_room);
+        fine = keeps->count >= 0 && grown(&keeps->prefix, sizeof *keeps->prefix, &prefix_room, (size_t)keeps->count + 1);
+        if (fine) keeps->prefix[keeps->count] = EOS, keeps->forced = ++keeps->count;
+    }
+    free(ids);
+    if (fine) return complete(m, r, &o, false, problem, room);
+    if (r) snprintf(problem, room, "not enough memory");
+    return nmt_free(r), NULL;
 }
 
 size_t nmt_count(const nmt_results *r, size_t line) { return r->lines[line].count; }

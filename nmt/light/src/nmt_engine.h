@@ -33,6 +33,9 @@ typedef struct {
     int32_t split;             /* lines into sentences; 0: where the training text had one a line, 1: always, 2: never */
     int32_t split_long;        /* sentences of more tokens are translated in parts; 0: none */
     float repeat_penalty;      /* divides the logits of tokens that a translation already has; 1: none */
+    int32_t min_length;        /* tokens of a translation, the end symbol not counted; at most max_length_offset */
+    int32_t no_repeat_ngram;   /* no sequence of so many tokens occurs twice in a translation; 0: no limit */
+    float coverage_penalty;    /* weight of the penalty for source tokens without attention; of beam search */
 
     /* Read before each step, unless null: another thread ends the call by a value other than 0. */
     const volatile int32_t *stop;
@@ -73,6 +76,27 @@ NMT_API const char *nmt_card(const nmt_model *, int32_t number, size_t *size);
 /* Translates lines of at most 2^28 bytes each. Each depends on itself alone. */
 NMT_API nmt_results *nmt_translate(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,
                                    const nmt_options *, char *problem, size_t room);
+
+/* A line, and what is asked for its translation; what is null or empty asks for nothing. */
+typedef struct {
+    const char *text;
+    size_t size;
+    const char *prefix; /* that it begins with; with white space at its end, its last word is complete */
+    size_t prefix_size;
+    const char *forbidden; /* phrases that do not occur in it as words or sequences of words, one a line, as they are spelled */
+    size_t forbidden_size;
+} nmt_request;
+
+/* nmt_translate of requests; null also for what no translation can keep to: a forbidden phrase in the prefix. Then
+   `problem` begins with the number of the request, from 0: "line 3: ". */
+NMT_API nmt_results *nmt_translate_requests(nmt_model *, const nmt_request *, size_t count, const nmt_options *,
+                                            char *problem, size_t room);
+
+/* How probable given translations are: results for nmt_ids and nmt_log_probs, of one part each. An empty side is the end
+   symbol alone. Of the options only the threads count. */
+NMT_API nmt_results *nmt_score_pairs(nmt_model *, const char *const *sources, const size_t *source_sizes,
+                                     const char *const *targets, const size_t *target_sizes, size_t count,
+                                     const nmt_options *, char *problem, size_t room);
 
 /* Only cuts lines into the parts that would be translated, for nmt_parts, nmt_sentences and nmt_source_ids alone. */
 NMT_API nmt_results *nmt_cut(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,

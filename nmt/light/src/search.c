@@ -52,6 +52,9 @@ typedef struct {
     float *attention;   /* [attention_count][length] */
     size_t attention_count, attention_room;
     chosen_words words; /* of the shortlist */
+    const wish *asked;
+    bool *spells;       /* of the rest of the prefix */
+    size_t spell_room;
 } slot;
 
 struct searcher {
@@ -66,15 +69,19 @@ struct searcher {
     hypothesis_row *now;
     i64 *from;    /* of each row of the next step, the row of this step that it continues */
     i64 *parents; /* of each alive hypothesis of one sentence the row within it that it continues */
+    block covered; /* [length of the source] */
     block logits, single, scratch; /* logits: [ROWS_AT_ONCE or the beam][vocabulary], of the mean and of one model */
     bool *seen;                    /* [vocabulary], false between calls */
     scored_id *best;
     ranked *next;
+    rule_room rules;
+    int32_t *history; /* tokens of a hypothesis */
+    size_t history_room;
     const nmt_options *set;
 };
 
 void found_clear(found_list *list) {
-    for (i64 i = 0; i < list->count; i++) {
+    for (i64 i = 0; i < list->owned; i++) {
         free(list->best[i].ids);
         free(list->best[i].log_probs);
         free(list->best[i].attention);
@@ -108,7 +115,7 @@ static bool choose_rows(chosen_words *w, int m, const tensor *from) {
 }
 
 /* For a source sentence, by the shortlist of the first model. False where memory ends. */
-static bool chosen_make(chosen_words *w, const model *const *models, int count, const int32_t *ids, i64 length) {
+static bool chosen_make(chosen_words *w, const model *const *models, int count, const sentence *what) {
     const shortlist *list = &models[0]->list;
     if (!w->marks) {
         w->marks = calloc(models[0]->set.target_size, 1);
@@ -120,8 +127,9 @@ static bool chosen_make(chosen_words *w, const model *const *models, int count, 
 #define MARK(id) (marked += !w->marks[id], w->marks[id] = 1)
     for (int32_t id = PAD; id <= EOS; id++) MARK(id);
     for (uint32_t i = 0; i < list->always_count; i++) MARK(list->always[i]);
-    for (i64 i = 0; i < length; i++)
-        for (uint32_t p = list->starts[ids[i]]; p < list->starts[ids[i] + 1]; p++) MARK(list->partners[p]);
+    for (i64 i = 0; i < what->length; i++)
+        for (uint32_t p = list->starts[what->ids[i]]; p < list->starts[what->ids[i] + 1]; p++) MARK(list->partners[p]);
+    for (i64 i = 0; what->asked && i < what->asked->count; i++) MARK(what->asked->prefix[i]);
     if (!grown(&w->ids, sizeof *w->ids, &w->room, (size_t)marked)) return false;
     w->count = 0;
     for (uint32_t id = 0; id < models[0]->set.target_size; id++) {
@@ -172,14 +180,16 @@ static void close_slot(slot *own, int models) {
     free(own->words.tables);
     free(own->words.marks);
     free(own->words.ids);
+    free(own->spells);
 }
 
 void searcher_close(searcher *s) {
     if (!s) return;
     for (i64 i = 0; s->all && i < s->rows; i++) close_slot(&s->all[i], s->count);
     for (int i = 0; s->runners && i < s->count; i++) runner_close(s->runners[i]);
-    void *const all[] = {s->runners, s->all, s->alive, s->finished, s->now, s->from, s->parents, s->order, s->seen, s->best,
-                         s->next, s->logits.values, s->single.values, s->scratch.values, s};
+    rule_room_clear(&s->rules);
+    void *const all[] = {s->history, s->runners, s->all, s->alive, s->finished, s->now, s->from, s->parents, s->order, s->seen, s->best,
+                         s->next, s->logits.values, s->single.values, s->scratch.values, s->covered.values, s};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -198,6 +208,9 @@ static bool open_slots(searcher *s, i64 beam) {
     return true;
 }
 
+/* Whether the attention is kept: it is asked for, or scores depend on it. */
+static bool attends(const searcher *s) { return s->set->attention || s->set->coverage_penalty > 0.0f; }
+
 static bool is_greedy(const searcher *s) { return s->beam == 1 && !s->set->beam_of_one; }
 
 /* ((5 + length) / 6) ^ alpha, the end symbol counted. */
@@ -209,6 +222,9 @@ static double penalty_of(const searcher *s, i64 length) {
 static bool begin(searcher *s, slot *own, const sentence *what, i64 row) {
     own->busy = true, own->number = what->number, own->length = what->length;
     own->limit = what->length + s->set->max_length_offset;
+    own->asked = what->asked;
+    /* What it must begin with does not use up the limit. */
+    if (own->asked && wish_tokens(own->asked) > own->limit) own->limit = s->set->max_length_offset + wish_tokens(own->asked);
     own->steps = 0, own->alive_count = 1, own->finished_count = 0, own->node_count = 0, own->attention_count = 0;
     own->alive[0] = (ranked){0.0f, -1};
     for (int m = 0; m < s->count; m++) {
@@ -216,8 +232,13 @@ static bool begin(searcher *s, slot *own, const sentence *what, i64 row) {
         runner_begin(s->runners[m], row);
     }
     own->words.count = 0;
-    if (!s->set->shortlist || !s->models[0]->list.starts) return true;
-    return chosen_make(&own->words, s->models, s->count, what->ids, what->length);
+    if (!renew(&s->covered, 1, (size_t)what->length)) return false;
+    if (s->set->shortlist && s->models[0]->list.starts && !chosen_make(&own->words, s->models, s->count, what)) return false;
+    if (!own->asked || !own->asked->rest_size) return true;
+    if (!grown(&own->spells, sizeof *own->spells, &own->spell_room, (size_t)own->asked->rest_size + 1)) return false;
+    const next_words n = {NULL, own->words.count, own->words.count ? own->words.ids : NULL};
+    find_spellings(own->asked, &n, own->spells);
+    return true;
 }
 
 /* --- what is found --- */
@@ -243,19 +264,38 @@ static bool write_down(const searcher *s, const slot *own, int32_t at, float sco
     return true;
 }
 
-static bool collect(const searcher *s, const slot *own, found_list *to) {
+/* For a source whose tokens j have had the attention a_j together, strength * sum log(min(a_j, 1)), of what ends with a
+   node and, if it is one, a further row of attention (Wu et al., 2016). */
+static float coverage(searcher *s, const slot *own, int32_t at, i64 row) {
+    if (s->set->coverage_penalty == 0.0f) return 0.0f;
+    size_t width = (size_t)own->length;
+    float *covered = s->covered.values, sum = 0.0f;
+    for (size_t j = 0; j < width; j++) covered[j] = row < 0 ? 0.0f : own->attention[(size_t)row * width + j];
+    for (; at >= 0; at = own->nodes[at].parent)
+        for (size_t j = 0; j < width; j++) covered[j] += own->attention[(size_t)own->nodes[at].attention * width + j];
+    for (size_t j = 0; j < width; j++) sum += logf(covered[j] < 1e-30f ? 1e-30f : covered[j] > 1.0f ? 1.0f : covered[j]);
+    return s->set->coverage_penalty * sum;
+}
+
+static bool collect(searcher *s, slot *own, found_list *to) {
     const ranked none = {-INFINITY, -1}; /* where no finite probability was left */
     const ranked *best = own->finished_count ? own->finished : own->alive_count ? own->alive : &none;
     i64 count = own->finished_count ? own->finished_count : own->alive_count ? own->alive_count : 1;
     double penalty = own->finished_count ? 1.0 : penalty_of(s, own->steps);
     if (count > s->set->n_best) count = s->set->n_best;
+    for (i64 i = 0; !own->finished_count && s->set->coverage_penalty > 0.0f && i < own->alive_count; i++) {
+        ranked one = {own->alive[i].value + (float)penalty * coverage(s, own, own->alive[i].node, -1), own->alive[i].node};
+        i64 at = i;
+        for (; at > 0 && own->alive[at - 1].value < one.value; at--) own->alive[at] = own->alive[at - 1];
+        own->alive[at] = one;
+    }
     if (!(to->best = calloc((size_t)count, sizeof *to->best))) return false;
     bool fine = true;
     while (fine && to->count < count) {
         const ranked *one = &best[to->count];
         float score = is_greedy(s) && !s->set->scores ? NAN : (float)((double)one->value / penalty);
         fine = write_down(s, own, one->node, score, isfinite(one->value), &to->best[to->count]);
-        to->count++; /* what it has is freed with the list */
+        to->owned = ++to->count; /* what it has is freed with the list */
     }
     return fine;
 }
@@ -285,30 +325,30 @@ static int32_t id_of(const slot *own, i64 place) { return own->words.count ? own
 
 /* The attention of row i of the slot, which the step has just written. */
 static int32_t attention_row(const searcher *s, const slot *own, i64 row) {
-    return s->set->attention ? (int32_t)(own->attention_count - (size_t)own->alive_count + (size_t)row) : 0;
+    return attends(s) ? (int32_t)(own->attention_count - (size_t)own->alive_count + (size_t)row) : 0;
 }
 
-/* The place of a token among the words of a slot. */
-static i64 place_of(const slot *own, int32_t token) {
-    i64 first = 0, end = own->words.count;
-    if (!end) return token;
-    while (end - first > 1) {
-        i64 middle = (first + end) / 2;
-        if (own->words.ids[middle] <= token)
-            first = middle;
-        else
-            end = middle;
-    }
-    return first;
+static next_words words_of(const slot *own, float *logits, i64 count) {
+    return (next_words){logits, count, own->words.count ? own->words.ids : NULL};
+}
+
+/* Excludes what must not come next, from normalised values or logits. False where memory ends. */
+static bool keep_rules(searcher *s, const slot *own, int32_t last, float *logits, i64 words) {
+    if (!own->asked && !s->set->min_length && !s->set->no_repeat_ngram) return true;
+    if (!grown(&s->history, sizeof *s->history, &s->history_room, (size_t)own->steps + 1)) return false;
+    for (i64 i = own->steps; i-- > 0; last = own->nodes[last].parent) s->history[i] = own->nodes[last].token;
+    const next_words n = words_of(own, logits, words);
+    return rules_apply(&s->rules, s->set, own->asked, own->spells, s->history, own->steps, &n);
 }
 
 /* The penalty for the tokens of the hypothesis that ends at a node, once for each. Whether there was one. */
-static bool penalise_repeats(const searcher *s, const slot *own, int32_t last, float *logits) {
+static bool penalise_repeats(const searcher *s, const slot *own, int32_t last, float *logits, i64 words) {
     float by = s->set->repeat_penalty;
     if (by == 1.0f) return false;
+    const next_words n = words_of(own, logits, words);
     for (int32_t at = last; at >= 0; at = own->nodes[at].parent) {
         int32_t token = own->nodes[at].token;
-        float *logit = &logits[place_of(own, token)];
+        float *logit = &logits[place_of(&n, token)];
         if (!s->seen[token]) *logit = *logit < 0.0f ? *logit * by : *logit / by;
         s->seen[token] = true;
     }
@@ -320,10 +360,11 @@ static bool penalise_repeats(const searcher *s, const slot *own, int32_t last, f
 static bool advance_greedily(searcher *s, slot *own, float *logits, i64 words, bool normalised) {
     double sum = 1.0;
     float top = 0.0f;
-    normalised = !penalise_repeats(s, own, own->alive[0].node, logits) && normalised;
+    normalised = !penalise_repeats(s, own, own->alive[0].node, logits, words) && normalised;
     if (s->set->scores && !normalised) top = s->k->log_sum_parts(logits, words, &sum);
+    if (!keep_rules(s, own, own->alive[0].node, logits, words)) return false;
     logits[PAD] = -INFINITY;
-    if (!own->steps) logits[EOS] -= FIRST_END_PENALTY;
+    if (!own->steps && !(own->asked && own->asked->forced)) logits[EOS] -= FIRST_END_PENALTY;
     i64 best = s->k->first_maximum(logits, words);
     float total = own->alive[0].value + (float)((double)(logits[best] - top) - log(sum));
     if (!add_node(own, id_of(own, best), own->alive[0].node, attention_row(s, own, 0), total)) return false;
@@ -338,9 +379,10 @@ static bool advance_beam(searcher *s, slot *own, float *logits, i64 stride, i64 
     i64 K = s->beam, count = 0, alive = 0;
     for (i64 row = 0; row < own->alive_count; row++, logits += stride) {
         double sum = 1.0;
-        bool changed = penalise_repeats(s, own, own->alive[row].node, logits);
+        bool changed = penalise_repeats(s, own, own->alive[row].node, logits, words);
         float top = normalised && !changed ? 0.0f : s->k->log_sum_parts(logits, words, &sum);
         float add = (float)((double)own->alive[row].value - (double)top - log(sum));
+        if (!keep_rules(s, own, own->alive[row].node, logits, words)) return false;
         logits[PAD] = -INFINITY;
         if (!own->steps) logits[EOS] -= FIRST_END_PENALTY;
         count = s->k->add_best(logits, words, add, (int32_t)(row * words), s->best, count, 2 * K);
@@ -353,7 +395,7 @@ static bool advance_beam(searcher *s, slot *own, float *logits, i64 stride, i64 
         if (!add_node(own, token, own->alive[row].node, attention_row(s, own, row), value)) return false;
         int32_t at = (int32_t)own->node_count - 1;
         if (token == EOS)
-            finish(s, own, value / penalty, at);
+            finish(s, own, value / penalty + coverage(s, own, own->alive[row].node, attention_row(s, own, row)), at);
         else
             s->next[alive] = (ranked){value, at}, s->parents[alive++] = row;
     }
@@ -411,13 +453,13 @@ static bool add_attention(slot *own) {
 
 /* Where the attention of a row of a slot is told in this step. */
 static float *told_at(const searcher *s, const slot *own, i64 row) {
-    return s->set->attention ? own->attention + (size_t)attention_row(s, own, row) * (size_t)own->length : NULL;
+    return attends(s) ? own->attention + (size_t)attention_row(s, own, row) * (size_t)own->length : NULL;
 }
 
 /* Computes the features of all rows by all models; returns how many rows there are, -1 where memory ends. */
 static i64 compute(searcher *s) {
     i64 count = 0;
-    for (i64 i = 0; s->set->attention && i < s->active; i++)
+    for (i64 i = 0; attends(s) && i < s->active; i++)
         if (!add_attention(&s->all[s->order[i]])) return -1;
     for (int m = 0; m < s->count; m++) {
         count = 0;
@@ -431,7 +473,7 @@ static i64 compute(searcher *s) {
         }
         if (!runner_step(s->runners[m], s->now, count)) return -1;
     }
-    for (i64 i = 0; s->set->attention && s->count > 1 && i < s->active; i++) {
+    for (i64 i = 0; attends(s) && s->count > 1 && i < s->active; i++) {
         const slot *own = &s->all[s->order[i]];
         float *told = told_at(s, own, 0);
         for (i64 j = 0; j < own->alive_count * own->length; j++) told[j] /= (float)s->count;

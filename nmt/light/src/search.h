@@ -4,6 +4,7 @@
 #define NMT_SEARCH_H
 
 #include "nmt_engine.h"
+#include "rules.h"
 #include "run.h"
 
 /* One translation. */
@@ -19,7 +20,7 @@ typedef struct {
 
 typedef struct {
     found *best;
-    i64 count;
+    i64 count, owned; /* owned: further ones are given back with these */
 } found_list;
 
 void found_clear(found_list *);
@@ -28,6 +29,7 @@ void found_clear(found_list *);
 typedef struct {
     const int32_t *ids;
     i64 length, number; /* number: of its results */
+    const wish *asked;  /* what its translation keeps to; may be null */
 } sentence;
 
 typedef struct searcher searcher;

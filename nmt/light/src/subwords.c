@@ -829,6 +829,17 @@ int64_t subwords_decode(const subwords *model, const int32_t *ids, int64_t count
     return (int64_t)w.size;
 }
 
+int64_t subwords_added(const subwords *model, int32_t id, char **text, size_t *room) {
+    writer w = {.model = model, .text = text, .room = room};
+    const piece *p = piece_of(model, id);
+    if (!p || p->type == CONTROL || p->type == UNUSED) return 0;
+    char byte = p->type == BYTE && (p->byte == '\n' || p->byte == '\r') ? ' ' : (char)p->byte;
+    bool fine = p->type == BYTE      ? write_bytes(&w, (span){&byte, 1})
+                : p->type == UNKNOWN ? write_bytes(&w, model->spec.unknown_text)
+                                     : write_spaced(&w, (span){model->bytes + p->offset, p->size});
+    return fine ? (int64_t)w.size : -1;
+}
+
 /* --- models --- */
 
 static const char *open_model(subwords *model, span file) {

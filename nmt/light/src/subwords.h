@@ -26,6 +26,10 @@ int64_t subwords_encode(const subwords *, const char *text, size_t size, int32_t
    `*room` bytes and is grown alike, without a 0 at its end, and returns how many bytes it has; -1 where memory ends. */
 int64_t subwords_decode(const subwords *, const int32_t *ids, int64_t count, char **text, size_t *room);
 
+/* What a token adds to a text, where others stand before it: of a byte that byte, of a line end a space. Written as by
+   `subwords_decode`. */
+int64_t subwords_added(const subwords *, int32_t id, char **text, size_t *room);
+
 /* The piece with an id, as `id_to_piece` has it; not ended by a 0. Null outside of the vocabulary. */
 const char *subwords_piece(const subwords *, int32_t id, size_t *size);
 

@@ -5,7 +5,18 @@ const NMT = (() => {
   const ROOM = 1000; // bytes of a message
   const WITHOUT = ["threads", "beam_of_one"]; // options of nmt_options that make no difference here
   const CUT = 1, NOT_FINITE = 2, SEVERAL = 4;
+  const ASKED = ["text", "prefix", "forbidden"]; // the fields of nmt_request
   const SPLIT = ["auto", "sentences", "none"]; // values of the option of this name, in the engine's order
+
+  const oneLine = (text) => text.replace(/[\r\n]/g, " ");
+
+  /* A phrase with its letters composed and decomposed, and with its first one in the other case. */
+  function spelled(phrase) {
+    return [phrase, phrase.normalize("NFC"), phrase.normalize("NFD")].flatMap((form) => {
+      const [first, ...rest] = form.trim().split(/\s+/).join(" ");
+      return [first, first === first.toLowerCase() ? first.toUpperCase() : first.toLowerCase()].map((one) => one + rest.join(""));
+    });
+  }
 
   class Engine {
     /* `code`: the bytes of nmt.wasm; `model`: those of a model file. An Error has the line that the engine says. */
@@ -23,7 +34,7 @@ const NMT = (() => {
       this.problem = c.malloc(ROOM);
       this.size = c.malloc(4);
       this.options = c.malloc(c.nmt_options_size());
-      this.line = c.malloc(8); // its address and its size
+      this.request = c.malloc(8 * ASKED.length); // of each text its address and its size
       this.model = c.nmt_open_memory(place, model.length, 0, this.problem, ROOM);
       if (!this.model) throw new Error(this.said());
       this.names = new Map(); // of options, to where the engine keeps them
@@ -35,20 +46,24 @@ const NMT = (() => {
     }
 
     /* What becomes of a line. Options are those that docs/decoding_options.md has for engine.js, and `attention`, by these names;
-       true, false and "none" are 1, 0 and 0 (but `split` has words). `n_best` are the translations, best first, `source` and `target` the pieces of the
+       true, false and "none" are 1, 0 and 0 (but `split` has words); `forbidden` is a phrase or a list of phrases. `n_best` are the translations, best first, `source` and `target` the pieces of the
        best, `ids` those of the target, and `attention` a row for each target piece, over the source pieces. */
     translate(line, options = {}) {
-      const { c } = this, bytes = new TextEncoder().encode(line.replace(/[\r\n]/g, " "));
-      const { attention } = this.choose({ attention: 1, ...options });
-      const place = c.malloc(bytes.length + 1);
-      if (!place) throw new Error("not enough memory");
-      new Uint8Array(c.memory.buffer, place, bytes.length).set(bytes);
-      const view = this.view();
-      view.setUint32(this.line, place, true);
-      view.setUint32(this.line + 4, bytes.length, true);
-      const found = c.nmt_translate(this.model, this.line, this.line + 4, 1, this.options, this.problem, ROOM);
-      c.free(place);
-      if (!found) throw new Error(this.said());
+      const { c } = this, { prefix = "", forbidden = [], ...others } = options;
+      const { attention } = this.choose({ attention: 1, ...others });
+      const phrases = [forbidden].flat();
+      if (!phrases.every((phrase) => phrase.trim())) throw new Error("forbidden: a phrase is empty");
+      const texts = { text: oneLine(line), prefix: oneLine(prefix), forbidden: phrases.flatMap(spelled).join("\n") };
+      const places = ASKED.map((name, i) => {
+        const bytes = new TextEncoder().encode(texts[name]), place = c.malloc(bytes.length + 1);
+        if (!place) throw new Error("not enough memory");
+        new Uint8Array(c.memory.buffer, place, bytes.length).set(bytes);
+        [place, bytes.length].forEach((number, k) => this.view().setUint32(this.request + 8 * i + 4 * k, number, true));
+        return place;
+      });
+      const found = c.nmt_translate_requests(this.model, this.request, 1, this.options, this.problem, ROOM);
+      for (const place of places) c.free(place);
+      if (!found) throw new Error(this.said().replace(/^line 0: /, ""));
       try {
         return this.collected(found, attention);
       } finally {

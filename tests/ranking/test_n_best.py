@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.data.n_best import groups_of, read_n_best
 from nmt.errors import DataError
+from nmt.ranking.n_best import groups_of, read_n_best
 
 LIST = [
     "0 ||| ein Hund ||| score= -1.25 ||| -1.25",
