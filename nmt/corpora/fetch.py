@@ -58,20 +58,28 @@ class Sum:
     algorithm: str
     hexadecimal: str
     unpack: bool = False
+    largest: int | None = None
+    """Bytes of the file, or of the text in it; one that has more is not read to its end."""
 
     def fits(self, path: Path) -> bool:
         """Whether the file (whose name may end in .part) has this sum."""
-        return digest(path, self.algorithm, unpack=self.unpack) == self.hexadecimal
+        return digest(path, self.algorithm, unpack=self.unpack, largest=self.largest) == self.hexadecimal
 
 
-def digest(path: Path, algorithm: str = "sha256", *, unpack: bool = False) -> str:
-    """Hexadecimal sum of a file; with `unpack`, of the text in it if its name ends in .gz or .gz.part."""
-    found = hashlib.new(algorithm, usedforsecurity=False)
+def digest(path: Path, algorithm: str = "sha256", *, unpack: bool = False, largest: int | None = None) -> str:
+    """Hexadecimal sum of a file; with `unpack`, of the text in it if its name ends in .gz or .gz.part.
+
+    Raises DataError for a damaged .gz file, and for more than `largest` bytes, to which a small one may unpack.
+    """
+    found, size = hashlib.new(algorithm, usedforsecurity=False), 0
     packed = unpack and path.name.removesuffix(".part").endswith(".gz")
     try:
         with gzip.open(path) if packed else path.open("rb") as stream:
             for block in blocks(stream):
                 found.update(block)
+                size += len(block)
+                if largest is not None and size > largest:
+                    raise DataError(f"{path}: holds more than {largest:,} bytes; it is not the published file")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path}: damaged gzip file ({error}); delete it and run this again") from error
     return found.hexdigest()

@@ -32,7 +32,7 @@ def get(to: Path, *, copies: Path | None, mirror: str) -> None:
     """
     print(LICENCE)
     for name, text_sum in TEXT_SUMS.items():
-        expected = Sum("sha256", text_sum, unpack=True)
+        expected = Sum("sha256", text_sum, unpack=True, largest=LARGEST)
         here = [path for path in (to / name, to / f"{name}.gz") if path.is_file()]
         if here:
             if not expected.fits(here[0]):

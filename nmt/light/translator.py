@@ -79,6 +79,7 @@ class Translator(NotCopied):
             raise PlaceError(f"card_of: there is no file {number!r}; the last one is {len(self.paths) - 1}")
         try:
             found = json.loads(self._model.card(number % len(self.paths)) or b"{}")
+            json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text, which the card is for
         except (ValueError, RecursionError):
             raise EngineError(f"{self.paths[number]}: its card is not JSON") from None
         return found if isinstance(found, dict) else {}

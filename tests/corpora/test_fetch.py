@@ -217,6 +217,25 @@ def test_a_server_with_something_else(
     assert not list(tmp_path.iterdir())
 
 
+def test_text_that_a_small_file_unpacks_to_is_limited_too(
+    small: tuple[ModuleType, dict[str, bytes]],
+    server: Server,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Even if the sum of all of it would be right: what makes a gigabyte of a megabyte is not unpacked to its end."""
+    module, _ = small
+    text = b"a\n" * 50_000
+    monkeypatch.setattr(module, "TEXT_SUMS", {"train.en": hashlib.sha256(text).hexdigest()})
+    monkeypatch.setattr(module, "LARGEST", 10_000)
+    server.files["/train.en.gz"] = gzip.compress(text)
+    assert len(server.files["/train.en.gz"]) < module.LARGEST
+    assert main(["multi30k", "--to", str(tmp_path), "--mirror", home(server)]) == 1
+    assert "is not the published file" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def slowly(*blocks: bytes) -> Iterator[bytes]:
     """These, then a byte every hundredth of a second, for half a minute."""
     yield from blocks

@@ -511,7 +511,7 @@ def test_shortlists(content: bytes, tmp_path: Path) -> None:
 def test_a_card_that_is_none(tmp_path: Path) -> None:
     """The engine does not read it, and translates."""
     path = tmp_path / "model.nmt"
-    for card in (b"{", b"\xff", b"[" * 100_000):
+    for card in (b"{", b"\xff", b"[" * 100_000, b'{"source_language": "\\ud800"}'):
         path.write_bytes(with_sections(CONTENT, META=card))
         model = Translator(path, library=compiled_engine())
         with pytest.raises(EngineError, match=r"model\.nmt: its card is not JSON$"):
