@@ -273,7 +273,9 @@ class Classification(InMemoryTask):
         words = _write_texts(self.cache(run), read["train"])
         known = known_files(words.parent, [words], shown=progress)
         known.save()
-        tokenizer = make_tokenizer(self.config, [], [words], run_dir=run, known=known, shown=progress)
+        tokenizer = make_tokenizer(
+            self.config, [], [words], run_dir=run, known=known, start=self.tokenizer_of_start(run), shown=progress
+        )
         texts = {name: self._encoded(found, tokenizer) for name, found in read.items()}
         self.vectors(tokenizer)  # a mistake in them should show before the work
         return PreparedTexts(tokenizer=tokenizer, texts=texts, dev_facts=self.read_validation_facts())

@@ -46,14 +46,15 @@ def load_config(
     plugins: Sequence[str] = (),
     checks: Sequence[Check] = (),
     is_begun: Callable[[Config], bool] | None = None,
+    add: Callable[[dict[str, Any]], Iterable[Problem]] = lambda raw: (),
     warn: Callable[[str], None] = logger.warning,
 ) -> Config:
     """Read the YAML file `path` (or a bundled name), apply `key=value` overrides, import its plugins, validate.
 
     A mapping is taken as the content of such a file. `plugins` are imported in addition to those in the file. `checks`
-    look at the complete configuration, and their findings are reported with the rest. `warn` is called with a line for
-    each doubtful setting, and for each contradiction in a run that `is_begun`, which must stay resumable because an
-    earlier version may have started it.
+    look at the complete configuration, and their findings are reported with the rest, as are those of `add`, which
+    changes what is given before it is checked. `warn` is called with a line for each doubtful setting, and for each
+    contradiction in a run that `is_begun`, which must stay resumable because an earlier version may have started it.
 
     Raises:
         ConfigError: the file is missing or unreadable, or has mistakes; all are listed, one per line.
@@ -76,7 +77,7 @@ def load_config(
         raw = {key: value for key, value in raw.items() if key != KEY}
     problems += _apply_overrides(raw, overrides, places)
     given = copy.deepcopy(raw)
-    failed = _add_plugins(raw, plugins)
+    failed = [*_add_plugins(raw, plugins), *add(raw)]
     goes_on = is_begun or (lambda config: False)
     config = validate(
         raw,

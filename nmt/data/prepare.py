@@ -28,6 +28,8 @@ from nmt.registry import TOKENIZERS
 
 _FORMAT = 2  # raise it when encoding or the files of a corpus change
 _RECORD = "tokenizer.json"
+_OF_START = "training.init_from"
+"""What the record of a tokenizer says instead of files, if it is that of another model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +70,14 @@ class PreparedData:
         return {"train_pairs": len(self.train), **known}
 
 
-def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> PreparedData:
+def prepare(
+    config: Config, run_dir: str | Path, *, start: Tokenizer | None = None, progress: bool = True
+) -> PreparedData:
     """Make or reuse tokenizer and encoded corpora of a run.
 
     Writes RUN/tokenizer, the cache (data.cache_dir, else RUN/cache) and, with a generator,
-    RUN/corpus; existing data that still fits is reused, and unfinished work of a killed process is continued.
-    `progress` shows long work on stderr. Raises DataError or ConfigError naming file, line or key.
+    RUN/corpus; existing data that still fits is reused, and unfinished work of a killed process is continued. `start`:
+    a tokenizer to take. `progress` shows long work on stderr. Raises DataError or ConfigError naming file, line or key.
     """
     run_dir = Path(run_dir)
     data = generated(config.data, run_dir)
@@ -97,7 +101,7 @@ def prepare(config: Config, run_dir: str | Path, *, progress: bool = True) -> Pr
     pairs = known.count_pairs(train_files)
     known.save()  # before the next long work, so that a process killed in it need not read the text again
     source, target = [pair.source for pair in parallel], [pair.target for pair in parallel]
-    tokenizer = make_tokenizer(config, source, target, run_dir=run_dir, known=known, shown=progress)
+    tokenizer = make_tokenizer(config, source, target, run_dir=run_dir, known=known, start=start, shown=progress)
     train_tags = training_tags(data, tokenizer)
     sides = tokenizer.sampling()  # which a vocabulary may not allow
 
@@ -200,24 +204,38 @@ def known_files(folder: Path, paths: Sequence[Path], *, shown: bool) -> KnownFil
 
 
 def make_tokenizer(
-    config: Config, source: Sequence[Path], target: Sequence[Path], *, run_dir: Path, known: KnownFiles, shown: bool
+    config: Config,
+    source: Sequence[Path],
+    target: Sequence[Path],
+    *,
+    run_dir: Path,
+    known: KnownFiles,
+    start: Tokenizer | None = None,
+    shown: bool,
 ) -> Tokenizer:
-    """The tokenizer of a run, of these training files: the saved one where it fits, else a new one."""
+    """The tokenizer of a run, of these training files: the saved one where it fits, else `start` or a new one."""
     kind = TOKENIZERS.get(config.data.tokenizer)
     options = component_options(kind, config.data.tokenizer_options, key="data.tokenizer_options")
+    folder = run_dir / FOLDER
+    found = _read_record(folder) if folder.is_dir() else None
+    if start is not None:
+        inputs = [_OF_START, start.fingerprint()]
+    elif isinstance(found, dict) and (found.get("inputs") or [None])[0] == _OF_START:  # a run needs that model no more
+        inputs = found["inputs"]
+    else:
+        inputs = [
+            # Other files are models or vocabularies, which are small and not always UTF-8.
+            known.digest(path) if path in {*source, *target} else file_digest(path)
+            for path in kind.inputs(source, target, options=options)
+        ]
     record = {
         "tokenizer": config.data.tokenizer,
         "options": {name: value for name, value in asdict(options).items() if name not in kind.sampling_options},
         "seed": config.seed,
-        "inputs": [
-            # Other files are models or vocabularies, which are small and not always UTF-8.
-            known.digest(path) if path in {*source, *target} else file_digest(path)
-            for path in kind.inputs(source, target, options=options)
-        ],
+        "inputs": inputs,
     }
-    folder = run_dir / FOLDER
     if folder.is_dir():
-        if _fits(_read_record(folder), record, options, paths=path_options(kind)):
+        if _fits(found, record, options, paths=path_options(kind)):
             return load_tokenizer(run_dir, config)
         if any((run_dir / "checkpoints").glob("step-*")):
             raise ConfigError(
@@ -227,9 +245,9 @@ def make_tokenizer(
         if not (folder / _RECORD).is_file():
             raise DataError(f"{folder}: is in the way and was not made by nmt-train; move it or choose another run_dir")
         shutil.rmtree(folder)
-    if shown:
+    if shown and start is None:
         print(f"making the {config.data.tokenizer} tokenizer", file=sys.stderr, flush=True)
-    tokenizer: Tokenizer = kind.train(source, target, options=options, seed=config.seed)
+    tokenizer: Tokenizer = start or kind.train(source, target, options=options, seed=config.seed)
     with new_folder(folder) as temporary:
         (temporary / _RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
         save_tokenizer(temporary, tokenizer, config, name=folder)

@@ -432,6 +432,7 @@ class LanguageModelling(Task):
             for key in (*OF_TRANSLATION["data"], "max_length", "too_long", "pool_batches", "workers")
         },
         **{f"training.{key}": _NO_SEARCH for key in ("sample_every", "sample_sentences")},
+        **{f"training.{key}": _NO_PAIRS for key in ("guided_alignment", "guided_alignment_weight")},
         **{
             f"training.{key}": "its loss is cross entropy; see task_options.samples"
             for key in ("loss", "loss_options", "label_smoothing", "normalization")
@@ -506,7 +507,15 @@ class LanguageModelling(Task):
         folder = Path(cache) if cache else run / "cache"
         known = known_files(folder, [path for paths in files.values() for path in paths], shown=progress)
         known.save()
-        tokenizer = make_tokenizer(self.config, [], files["train"], run_dir=run, known=known, shown=progress)
+        tokenizer = make_tokenizer(
+            self.config,
+            [],
+            files["train"],
+            run_dir=run,
+            known=known,
+            start=self.tokenizer_of_start(run),
+            shown=progress,
+        )
         texts = {name: encode_text(paths, tokenizer) for name, paths in files.items() if paths}
         for name, text in texts.items():
             if not len(text.ids):

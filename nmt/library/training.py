@@ -201,7 +201,10 @@ def training_config(
 
     def load(*checks: Check) -> Config:
         # Plugins are named in the saved configuration, so that loading the model can say what is missing.
-        return load_config(path, overrides, plugins=plugins, checks=checks, is_begun=goes_on, warn=warn)
+        return load_config(path, overrides, plugins=plugins, checks=checks, is_begun=goes_on, add=added, warn=warn)
+
+    def added(raw: dict[str, Any]) -> list[Problem]:
+        return preflight.take_from_start(raw, overwrite=overwrite)
 
     def goes_on(config: Config) -> bool:
         return not overwrite and preflight.is_begun(config)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nmt.marian.foreign import Foreign
 
 _log = logging.getLogger(__name__)
+_CONVERSION = "2"
+"""Another one where conversion has changed, so that no model of an earlier version is taken from the cache."""
 
 
 class _FromMarian(Converter):
@@ -144,6 +146,7 @@ class FromOpusMT(_FromMarian):
 
         foreign = read_any(path)
         parts = [
+            _CONVERSION,
             foreign.sha256,
             *(hashlib.sha256(side.splitter).hexdigest() for side in (foreign.source, foreign.target)),
         ]

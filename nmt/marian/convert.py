@@ -20,12 +20,14 @@ from nmt.interop.engine.export import export_engine
 from nmt.interop.export import Exported, check_output, write_model
 from nmt.marian.arrays import Quantized
 from nmt.marian.foreign import NO_LICENCE, Foreign
+from nmt.marian.pieces import BYTE, pieces_of
 from nmt.marian.shape import parts_of
 
 SETTINGS_OF = "settings"
 """The name of Marian's settings among the metadata of weights."""
-NO_PADDING = -1e9
-"""The logit of the padding, which Marian's models do not have; in those of transformers it is 0."""
+NO_PADDING = -1e3
+"""The logit of the padding, which Marian's models do not have; in those of transformers it is 0. Label smoothing adds
+its share of it to losses in training, so it is no larger than is needed."""
 _UNKNOWN_LANGUAGES = ("source", "target")
 
 
@@ -124,7 +126,13 @@ def tokenizer_of(foreign: Foreign) -> SentencePieceTokenizer:
             raise CheckpointError(f"{foreign.weights.path}: its vocabulary: {error}") from error
     joint = models[0] == models[1]
     same = foreign.tying == "all" and not joint
-    options = SentencePieceOptions(joint=joint, model_type="unigram", same_ids=same)
+    options = SentencePieceOptions(
+        joint=joint,
+        model_type="unigram",
+        same_ids=same,
+        vocab_size=max(len(pieces_of(model)) for model in models),
+        byte_fallback=any(piece.kind == BYTE for piece in pieces_of(models[1])),
+    )
     return SentencePieceTokenizer(*models, options=options)
 
 

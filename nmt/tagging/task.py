@@ -290,7 +290,15 @@ class LabelTask(InMemoryTask):
         files = self.files()
         known = known_files(self.cache(run), [path for paths in files.values() for path in paths], shown=progress)
         known.save()
-        made = make_tokenizer(self.config, [], files["train"], run_dir=run, known=known, shown=progress)
+        made = make_tokenizer(
+            self.config,
+            [],
+            files["train"],
+            run_dir=run,
+            known=known,
+            start=self.tokenizer_of_start(run),
+            shown=progress,
+        )
         tokenizer = cast("TaggingTokenizer", made)
         texts = {name: _read(name, paths, tokenizer) for name, paths in files.items() if paths}
         filled = [sentence for sentence in texts["train"].sentences if sentence.tokens]

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nmt.config import component_options
 from nmt.config.schema import Config
 from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer, collate
-from nmt.data.batching import Pairs
+from nmt.data.batching import Batch, Pairs
 from nmt.data.corpus import Rows
 from nmt.data.prepare import missing_files, prepare, read_validation_facts, training_prefixes
 from nmt.data.sampler import Resegmentation, sampling_shares
@@ -27,7 +28,7 @@ from nmt.evaluation import build_metrics
 from nmt.interop.run_layout import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.registry import LOSSES, TASKS
+from nmt.registry import GUIDES, LOSSES, TASKS
 from nmt.search.kept import load_glossary
 from nmt.search.ruled import fusion_of
 from nmt.search.shortlist import load_shortlist
@@ -36,7 +37,7 @@ from nmt.search.values import Translation as Translated
 from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World, interleave
 from nmt.training.doubts import few_updates, large_vocabularies, odd_vocabularies
-from nmt.training.losses import Loss
+from nmt.training.losses import Loss, TrainingBatch
 from nmt.training.preflight import too_large
 from nmt.training.run_dir import write_lines
 from nmt.training.state import seed_everything
@@ -66,11 +67,21 @@ class Translation(Task):
     def tests(self) -> bool:
         return super().tests or self.config.data.generator != "none"
 
+    guide: Any = None
+    """Of attention to the source, by the data that was prepared last."""
+
     def missing_files(self) -> list[tuple[str, str]]:
-        return missing_files(self.config.data)
+        found = missing_files(self.config.data)
+        if self.config.training.guided_alignment is not None:
+            found += GUIDES.get("alignment").missing_files(self.config)
+        return found
 
     def prepare(self, run: Path, *, progress: bool = True) -> PreparedData:
-        return prepare(self.config, run, progress=progress)
+        data = prepare(self.config, run, start=self.tokenizer_of_start(run), progress=progress)
+        if self.config.training.guided_alignment is None:
+            return data
+        self.guide = GUIDES.get("alignment")(self.config, data, run)
+        return dataclasses.replace(data, report_lines=[*data.report_lines, *self.guide.report_lines])
 
     def build_model(self, tokenizer: Tokenizer, *, device: torch.device) -> Seq2Seq:
         config, sizes = self.config, (tokenizer.source_size, tokenizer.target_size)
@@ -87,7 +98,11 @@ class Translation(Task):
         kind = LOSSES.get(training.loss)
         options = component_options(kind, training.loss_options)
         loss: Loss = kind(label_smoothing=training.label_smoothing, options=options)
-        return loss
+        return loss if self.guide is None else self.guide.loss(loss)
+
+    def training_batch(self, model: Seq2Seq, batch: Batch, weights: Tensor) -> TrainingBatch:
+        plain = super().training_batch(model, batch, weights)
+        return plain if self.guide is None else self.guide.batch(plain, batch.rows)
 
     def build_validator(self, data: PreparedData, *, device: torch.device, world: World) -> Validator | None:
         config = self.config

@@ -20,8 +20,7 @@ from nmt.data.text_facts import ValidationFacts
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, counted
 from nmt.files import is_file, is_there, new_directory, reason
 from nmt.interop import run_layout
-from nmt.interop.exported import check_trainable
-from nmt.interop.model_dir import check_weights, config_file, find_model
+from nmt.interop.model_dir import check_weights, config_file
 from nmt.interop.weights_file import DamagedError, check_finite, read_metadata, read_shapes, read_weights
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import parameters_by_part
@@ -47,7 +46,7 @@ from nmt.training.run_dir import (
     rewind_translations,
 )
 from nmt.training.state import Budget, Ending, Limits, Progress, Ranking, conditions
-from nmt.training.task import Prepared, Task, check_files, task_of
+from nmt.training.task import KEY, Prepared, Task, check_files, find_initial_weights, task_of
 from nmt.training.trainer import Trainer
 from nmt.training.update import EMA, BadUpdateGuard, Objective, PlateauAverage, Updater, choose_precision
 
@@ -426,19 +425,6 @@ def build_limits(config: Config, *, budget: Budget) -> Limits:
     return Limits(max_steps=training.max_steps, max_epochs=training.max_epochs, patience=patience, budget=budget)
 
 
-KEY = "training.init_from"
-
-
-def find_initial_weights(path: str) -> Path:
-    """The directory whose weights `training.init_from` means: of a run its best checkpoint. ConfigError for none."""
-    try:
-        directory = find_model(path)
-        check_trainable(directory)
-        return directory
-    except CheckpointError as error:
-        raise ConfigError(f"{KEY}: {error}") from error
-
-
 def load_initial_weights(directory: Path, model: Seq2Seq, *, tokenizer: Tokenizer) -> None:
     """Give `model` the weights in `directory`.
 
@@ -449,7 +435,7 @@ def load_initial_weights(directory: Path, model: Seq2Seq, *, tokenizer: Tokenize
     if theirs.fingerprint() != tokenizer.fingerprint():
         raise ConfigError(
             f"{KEY}: {directory} has another tokenizer than this run; "
-            "name the files in its tokenizer directory in data.tokenizer_options"
+            "leave data.tokenizer and data.tokenizer_options out, or name the files in its tokenizer directory"
         )
     file = directory / run_layout.WEIGHTS
     shapes = read_shapes(file)

@@ -15,13 +15,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from nmt.config import component_options
+from nmt.config import component_options, load_saved
+from nmt.config.located import path_options
 from nmt.config.schema import Config
-from nmt.data import Tokenizer
+from nmt.data import Tokenizer, load_tokenizer
 from nmt.data.text_facts import ValidationFacts
 from nmt.data.work import Advance
-from nmt.errors import DataError, counted
-from nmt.registry import TASKS, NoOptions
+from nmt.errors import CheckpointError, ConfigError, DataError, counted
+from nmt.interop import run_layout
+from nmt.interop.exported import check_trainable
+from nmt.interop.model_dir import config_file, find_model
+from nmt.registry import TASKS, TOKENIZERS, NoOptions
 from nmt.training.distributed import World
 from nmt.training.losses import Loss, TrainingBatch
 from nmt.training.validation import Check, TrainingSamples, Validation
@@ -108,6 +112,16 @@ class Task(ABC):
     def missing_files(self) -> list[tuple[str, str]]:
         """The key of each file that the configuration names and that is not there, with a message."""
 
+    def tokenizer_of_start(self, run: Path) -> Tokenizer | None:
+        """That of the model that training starts from; None without one, if the run has checkpoints, which depend on
+        the run's own, or if options name files."""
+        start, data = self.config.training.init_from, self.config.data
+        named = any(map(data.tokenizer_options.get, path_options(TOKENIZERS.get(data.tokenizer))))
+        if start is None or named or run_layout.checkpoint_steps(run):
+            return None
+        directory = find_initial_weights(start)
+        return load_tokenizer(directory, load_saved(config_file(directory)))
+
     @abstractmethod
     def prepare(self, run: Path, *, progress: bool = True) -> Any:
         """The data, as `Prepared`; reusable files are kept in the run. DataError or ConfigError name file, line or
@@ -182,6 +196,19 @@ class Task(ABC):
     @abstractmethod
     def hint(self, run: Path) -> str:
         """What can be done with the model now, in one line."""
+
+
+KEY = "training.init_from"
+
+
+def find_initial_weights(path: str) -> Path:
+    """The directory whose weights `training.init_from` means: of a run its best checkpoint. ConfigError for none."""
+    try:
+        directory = find_model(path)
+        check_trainable(directory)
+        return directory
+    except CheckpointError as error:
+        raise ConfigError(f"{KEY}: {error}") from error
 
 
 def task_of(config: Config) -> Task:

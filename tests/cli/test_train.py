@@ -376,8 +376,11 @@ def test_wrong_path_moves_nothing_aside(folder: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("data.tokenizer_options.max_size=20", "training.init_from: {other}/checkpoints/step-1 has another tokenizer"),
-        ("model.hidden_size=24", "training.init_from: {other}/checkpoints/step-1/model.safetensors: not the weights"),
+        (
+            "data.tokenizer_options.source_vocab={other}/tokenizer/target.vocab",
+            "training.init_from: {other}/checkpoints/step-1 has another",
+        ),
+        ("model.hidden_size=24", "model.hidden_size: 24 is not what training.init_from has, 8"),
         ("data.train={short}", "{short}.en has 2 lines"),
     ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from nmt.interop import run_layout
@@ -37,6 +38,27 @@ def test_the_weights_are_taken_over_and_nothing_else(teacher: Path, ema: float) 
     theirs, ours = weights(teacher, 12), weights(folder / "run", 1)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert "starting from the weights in" in (folder / "run" / "train.log").read_text()
+
+
+def test_architecture_and_tokenizer_come_with_the_model(teacher: Path) -> None:
+    """Other text would make another vocabulary, and other sizes are the defaults; what is free may differ."""
+    folder = teacher.parent
+    for language in ("en", "de"):
+        lines = (folder / f"dev.{language}").read_text(encoding="utf-8")
+        (folder / f"train.{language}").write_text(lines, encoding="utf-8")
+    path = write_config(folder, training={"lr": 1e-30, "max_steps": 1, "init_from": str(teacher)})
+    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    raw["model"] = {"dropout": 0.0, "init_range": 0.1}
+    del raw["data"]["tokenizer"]
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    assert nmt_train(path) == 0
+    theirs, ours = weights(teacher, 12), weights(folder / "run", 1)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    names = {"source.vocab", "target.vocab"}
+    for name in names:
+        assert (folder / "run" / "tokenizer" / name).read_bytes() == (teacher / "tokenizer" / name).read_bytes()
+    shutil.rmtree(teacher)
+    assert nmt_train(path, "--set", "training.max_steps=2") == 0, "resumed"
 
 
 def test_of_a_run_the_weights_are_those_of_its_best_checkpoint(teacher: Path) -> None:
@@ -79,14 +101,21 @@ def test_resuming_needs_the_model_no_more(teacher: Path) -> None:
     ("changes", "message"),
     [
         ({"training": {"init_from": "nowhere"}}, "training.init_from: nowhere: no such directory"),
-        ({"model": {"hidden_size": 16}}, "training.init_from: "),
-        ({"data": {"tokenizer_options": {"min_count": 20}}}, "has another tokenizer than this run"),
+        ({"model": {"hidden_size": 16}}, "model.hidden_size: 16 is not what training.init_from has, 8"),
+        ({"data": {"tokenizer_options": {"min_count": 20}}}, "min_count: 20 is not what training.init_from has, 1"),
+        ({"data": {"tokenizer_options": {"source_vocab": "words"}}}, "has another tokenizer than this run"),
     ],
 )
 def test_what_does_not_fit(
-    teacher: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, dict[str, object]], message: str
+    teacher: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, dict[str, object]],
+    message: str,
 ) -> None:
     capsys.readouterr()
+    monkeypatch.chdir(teacher.parent)
+    Path("words").write_text("ba\nbe\n", encoding="utf-8")
     config = write_config(teacher.parent, **{"training": {"init_from": str(teacher)}, **changes})
     assert nmt_train(config) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
