@@ -25,6 +25,7 @@ from nmt.interop.model_dir import weights_of
 from nmt.interop.run_layout import check_no_part
 from nmt.light.options import OPTIONS, names_of
 from nmt.search.values import AT_LIMIT, LONGER, NOT_FINITE, SEVERAL, SPLIT
+from nmt.synthetic.best import SCORES, Score, best_of, scored, write_kept
 from nmt.synthetic.texts import SIMILARITIES, Line, Made, Texts, chosen
 
 EXAMPLES: Final = 3
@@ -52,17 +53,21 @@ class Counts:
     pairs: int = 0
     halves: int = 0
     """Pairs with an empty side, which training skips."""
+    dropped: int = 0
+    """Other pairs that are not among the best."""
+    highest: float = 0.0
+    """The highest cross entropy among the best."""
     noted: dict[str, int] = field(default_factory=dict)
     """Lines with a note, by the words of `nmt-translate --format jsonl`."""
     examples: dict[str, list[str]] = field(default_factory=dict)
     """The places of the first of them."""
 
-    def add(self, line: Line, made: Made, pairs: Sequence[tuple[str, str]]) -> None:
+    def add(self, line: Line, made: Made, pairs: Sequence[tuple[str, ...]]) -> None:
         """Count a line and the pairs made of it."""
         self.lines += 1
         self.empty += made.source_tokens == 0
         self.pairs += len(pairs)
-        self.halves += sum(1 for pair in pairs if not all(side.strip() for side in pair))
+        self.halves += sum(1 for pair in pairs if not all(side.strip() for side in pair[:2]))
         notes = [(note, line.place) for note in made.notes] + [(NOT_UTF8, line.not_utf8)] * bool(line.not_utf8)
         for note, where in notes:
             self.noted[note] = self.noted.get(note, 0) + 1
@@ -120,6 +125,12 @@ class Work:
     """The rule for lines that are not UTF-8."""
     as_tokens: bool = False
     """Whether output is written as tokens separated by spaces, for a tokenizer that splits at spaces."""
+    keep_best_share: float | None = None
+    """The share of the pairs that stay, those with the lowest cross entropy by `scored_by`."""
+    scored_by: Path | None = None
+    """Directory of the weights of a model of the other direction."""
+    alignment: bool = False
+    """Also write the words that belong together, as attention tells them, for `training.guided_alignment`."""
 
     def __post_init__(self) -> None:
         """Raise ConfigError for options that are not possible."""
@@ -131,6 +142,14 @@ class Work:
         if self.as_tokens and rewriting:
             message = "changes translations afterwards, but text for this tokenizer consists of the model's tokens"
             raise SettingError((rewriting[0], message))
+        if self.keep_best_share is None and self.scored_by is not None:
+            raise SettingError(("scored_by", "has no effect without keep_best_share"))
+        if self.keep_best_share is not None and self.scored_by is None:
+            raise SettingError(("keep_best_share", "needs a model of the other direction: give scored_by"))
+        if self.keep_best_share is not None and not 0 < self.keep_best_share < 1:
+            raise SettingError(("keep_best_share", f"{self.keep_best_share:g} must be above 0 and below 1"))
+        if self.as_tokens and self.alignment:
+            raise SettingError(("alignment", "is of words, but text for this tokenizer consists of the model's tokens"))
         asked = [name for name, given in (("nearest", self.nearest), ("keep_original", self.keep_original)) if given]
         if asked and not any(part.reference is not None for part in self.texts.parts):
             raise SettingError((asked[0], "the text to translate has no references; only parallel text has them"))
@@ -139,7 +158,10 @@ class Work:
         """By name, everything that determines the output, as JSON values; contents of files by their digests."""
         texts = {f"text {number}": _DIGEST + part.digest for number, part in enumerate(self.texts.parts, start=1)}
         models = {f"model {number}": _DIGEST + _sum(path) for number, path in enumerate(self.models, start=1)}
-        own = {name: getattr(self, name) for name in ("nearest", "keep_original", "errors")}
+        own = {
+            name: getattr(self, name) for name in ("nearest", "keep_original", "errors", "alignment", "keep_best_share")
+        }
+        own["scored_by"] = None if self.scored_by is None else _DIGEST + _sum(self.scored_by)
         with_references = sum(part.reference is not None for part in self.texts.parts)
         numbers = {"texts": len(texts), "texts with references": with_references, "models": len(models)}
         found = {**numbers, **texts, **models, "languages": self.languages, **own, **_search(self.decoding)}
@@ -152,10 +174,14 @@ class Progress:
     """How far a work has come."""
 
     sizes: list[int] = field(default_factory=lambda: [0, 0])
-    """Bytes of the two files."""
+    """Bytes of the files."""
     counts: Counts = field(default_factory=Counts)
     is_whole: bool = False
-    """Whether all lines are done, so that the files only need their names."""
+    """Whether all lines are done, so that the files only need their names, unless only the best pairs are wanted."""
+    scored: int = 0
+    """Pairs that have a score, of all."""
+    is_best: bool = False
+    """Whether only the best are left."""
 
 
 def read_record(path: Path, facts: Mapping[str, Any]) -> Progress | None:
@@ -175,13 +201,19 @@ def read_record(path: Path, facts: Mapping[str, Any]) -> Progress | None:
     except ValueError as error:
         raise DataError(f"{path}: {_DAMAGED}") from error
     try:
-        found, done = content["facts"], content["done"]
+        found, done = {**_NOT_KNOWN_BEFORE, **content["facts"]}, content["done"]
         if content["format"] != FORMAT:
             raise DataError(
                 f"{path}: of another version of nmt; finish with that version, or start again with --overwrite"
             )
         differing = differences(found, facts)
-        progress = Progress(list(done["sizes"]), Counts.from_json(done["counts"]), bool(done["is_whole"]))
+        progress = Progress(
+            list(done["sizes"]),
+            Counts.from_json(done["counts"]),
+            bool(done["is_whole"]),
+            int(done.get("scored", 0)),
+            bool(done.get("is_best", False)),
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: {_DAMAGED}") from error
     if differing:
@@ -192,6 +224,8 @@ def read_record(path: Path, facts: Mapping[str, Any]) -> Progress | None:
     return progress
 
 
+_NOT_KNOWN_BEFORE: Final = MappingProxyType({"alignment": False, "keep_best_share": None, "scored_by": None})
+"""Facts that older records lack."""
 _DAMAGED: Final = "not a record of nmt-distill or nmt-backtranslate; start again with --overwrite"
 
 
@@ -207,7 +241,10 @@ def write_record(path: Path, work: Work, facts: Mapping[str, Any], progress: Pro
         ],
         "models": [str(model) for model in work.models],
         "facts": dict(facts),
-        "done": {"sizes": progress.sizes, "counts": progress.counts.to_json(), "is_whole": progress.is_whole},
+        "done": {
+            "sizes": progress.sizes, "counts": progress.counts.to_json(), "is_whole": progress.is_whole,
+            "scored": progress.scored, "is_best": progress.is_best,
+        },
     }  # fmt: skip
     with naming(path):
         replace_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
@@ -252,7 +289,7 @@ class Output:
         self._work = work
         self.facts = work.facts()
         self.record = Path(f"{prefix}.{RECORD}")
-        self.files = [Path(f"{prefix}.{language}") for language in work.languages]
+        self.files = [Path(f"{prefix}.{ending}") for ending in (*work.languages, *["alignment"] * work.alignment)]
         self._partial = [path.with_name(path.name + PARTIAL) for path in self.files]
         self._check_names()
 
@@ -270,7 +307,7 @@ class Output:
             check_hides_no_packed(path)
             if path.exists() and not overwrite:
                 raise DataError(f"{path}: exists already; give another prefix or --overwrite")
-        return Progress()
+        return Progress([0] * len(self.files))
 
     @contextlib.contextmanager
     def writing(self, progress: Progress) -> Iterator[Writer]:
@@ -288,6 +325,31 @@ class Output:
                     _cut(stream, path, size)
             yield Writer([*zip(streams, self._partial, strict=True)], progress, self._save)
 
+    def keep_best(self, progress: Progress, score: Score, *, on_scored: Callable[[int], object]) -> None:
+        """Leave only the best pairs of finished work; `on_scored` is told how many pairs have a score.
+
+        Raises DataError if another process writes the files, or if that fails, and the errors of `score`.
+        """
+        scores, share = Path(f"{self.prefix}.{SCORES}{PARTIAL}"), self._work.keep_best_share
+        assert share is not None
+        with contextlib.ExitStack() as stack, _writing_errors(self.prefix):
+            streams = [stack.enter_context(_opened(path)) for path in self._partial]
+            _lock(streams[0], self.prefix)
+            for stream, path, size in zip(streams, self._partial, progress.sizes, strict=True):
+                _cut(stream, path, size)
+            for done in scored(self._partial[:2], scores, score=score, done=progress.scored):
+                progress.scored = done
+                self._save(progress)
+                on_scored(done)
+            kept, counts = best_of(scores, share=share), progress.counts
+            progress.sizes = [
+                write_kept(partial, path, kept.mask) for partial, path in zip(self._partial, self.files, strict=True)
+            ]
+            counts.pairs, counts.dropped, counts.highest = int(kept.mask.sum()), kept.worse, kept.highest
+            progress.is_best = True
+            self._save(progress)
+            scores.unlink(missing_ok=True)
+
     def finish(self, progress: Progress) -> None:
         """Give the files of finished work their names; after a kill in between, calling it again completes it.
 
@@ -295,7 +357,9 @@ class Output:
         """
         with _writing_errors(self.prefix):
             for partial, path, size in zip(self._partial, self.files, progress.sizes, strict=True):
-                if partial.exists():
+                if progress.is_best:
+                    partial.unlink(missing_ok=True)
+                elif partial.exists():
                     partial.replace(path)
                 if not path.is_file() or path.stat().st_size != size:
                     what = "has changed" if path.exists() else "is gone"
@@ -329,8 +393,11 @@ class Writer:
         self._progress = progress
         self._save = save
 
-    def append(self, pairs: Iterable[tuple[str, str]], counts: Counts, *, is_last: bool) -> None:
-        """Write pairs, then record that so much, `counts` with these pairs, is done; DataError where that fails."""
+    def append(self, pairs: Iterable[tuple[str, ...]], counts: Counts, *, is_last: bool) -> None:
+        """Write pairs, a line for each file, then record that so much, `counts` with these pairs, is done.
+
+        DataError where that fails.
+        """
         texts = ["".join(f"{line}\n" for line in side).encode() for side in zip(*pairs, strict=True)]
         for place, ((stream, path), text) in enumerate(zip(self._files, texts, strict=True)):
             with _writing_errors(path):
@@ -397,12 +464,15 @@ def translate_corpus(
     joined: Callable[[str], str] = str,
     window: int = WINDOW,
     on_window: Callable[[int], object] = lambda lines: None,
+    score: Score | None = None,
+    on_scored: Callable[[int], object] = lambda pairs: None,
 ) -> None:
     """Do the remaining part of `work`, and keep `progress` up to date.
 
     Windows begin at the same lines however often the work was interrupted, so the files are the same as without
     interruptions. `joined` joins the subwords of a reference to words, as in translations. `on_window` is called with
-    the number of lines of each window. Raises DataError for text or files that cannot be used, and the errors of
+    the number of lines of each window. `score`, if only the best pairs are wanted, and `on_scored` are those of
+    `Output.keep_best`. Raises DataError for text or files that cannot be used, and the errors of
     `translate`.
     """
     if not progress.is_whole:
@@ -415,6 +485,8 @@ def translate_corpus(
                     counts.add(line, one, own)
                     pairs += own
                 writer.append(pairs, counts, is_last=counts.lines == work.texts.lines)
+    if score is not None and not progress.is_best:
+        output.keep_best(progress, score, on_scored=on_scored)
     output.finish(progress)
 
 
@@ -429,11 +501,14 @@ def _windows(work: Work, progress: Progress, *, size: int) -> Iterator[list[Line
     return windows(work.texts.read(progress.counts.lines), size=size, length=lambda line: len(line.text))
 
 
-def pairs_of(line: Line, made: Made, work: Work, *, joined: Callable[[str], str]) -> list[tuple[str, str]]:
-    """The pairs that a line becomes: with what was made of it, and with its reference where that is kept."""
+def pairs_of(line: Line, made: Made, work: Work, *, joined: Callable[[str], str]) -> list[tuple[str, ...]]:
+    """The pairs that a line becomes: with what was made of it, and with its reference where that is kept.
+
+    If alignments are written, each with its own, which is empty for a reference.
+    """
     reference = None if line.reference is None or work.nearest is None else joined(line.reference)
     texts = chosen(made, reference, n_best=work.decoding.n_best, nearest=work.nearest)
     pairs = [(line.text, text) for text in texts]
     if work.keep_original and line.reference is not None:
         pairs.append((line.text, line.reference))
-    return pairs
+    return [(*pair, made.alignments.get(pair[1], "")) for pair in pairs] if work.alignment else [*pairs]

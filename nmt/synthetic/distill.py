@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import MODELS
 from nmt.cli.common import execute, make_parser, place
-from nmt.synthetic.options import add_synthetic, make
+from nmt.synthetic.options import Wishes, add_synthetic, make
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -60,6 +60,22 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also write each line of --train with its reference, after the others",
     )
+    parser.add_argument(
+        "--alignment",
+        action="store_true",
+        help="also write PREFIX.alignment, the words that belong together as the teacher's attention tells them, for "
+        "training.guided_alignment; empty for references",
+    )
+    parser.add_argument(
+        "--keep-best-share",
+        metavar="S",
+        type=float,
+        help="keep only this share of the pairs, such as 0.95: those whose source is most probable given the "
+        "translation, by --scored-by, for each token",
+    )
+    parser.add_argument(
+        "--scored-by", metavar="MODEL", help=f"model that translates back, for --keep-best-share: {MODELS}"
+    )
     add_synthetic(parser, n_best="number of translations to write for each line; each makes a pair (default: 1)")
     return parser
 
@@ -76,8 +92,13 @@ def distill(arguments: argparse.Namespace) -> int:
         arguments,
         texts,
         program="nmt-distill",
-        nearest=arguments.nearest,
-        keep_original=arguments.keep_original,
+        wishes=Wishes(
+            nearest=arguments.nearest,
+            keep_original=arguments.keep_original,
+            alignment=arguments.alignment,
+            keep_best_share=arguments.keep_best_share,
+            scored_by=arguments.scored_by,
+        ),
     )
 
 

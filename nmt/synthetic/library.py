@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,9 +40,11 @@ class SyntheticText:
     pairs: int
     """Pairs written."""
     skipped: int
-    """How many of them have an empty side, which training skips."""
+    """Pairs with an empty side, which training skips, and which `keep_best_share` drops."""
     failed: int
     """Lines without a translation of finite probability."""
+    dropped: int = 0
+    """Other pairs that `keep_best_share` has dropped."""
     notes: dict[str, int] = field(default_factory=dict, repr=False)
     """Lines with a note, by the words of `Result.notes`, and `not_utf8`."""
 
@@ -54,6 +57,9 @@ def distill(
     source: PathLike | Sequence[PathLike] = (),
     nearest: str | None = None,
     keep_original: bool = False,
+    alignment: bool = False,
+    keep_best_share: float | None = None,
+    scored_by: PathLike | None = None,
     errors: str = "strict",
     overwrite: bool = False,
     progress: Callable[[int, int], object] | None = None,
@@ -71,6 +77,9 @@ def distill(
         source: files of further text in the source language.
         nearest: `bleu` or `chrf`: of the n best translations, keep only the one nearest to the reference.
         keep_original: also write each line of `train` with its reference.
+        alignment: also write the file `output`.alignment, as nmt-distill does.
+        keep_best_share: keep only this share of the pairs, those whose source is most probable given the translation.
+        scored_by: the model that says so, an argument of `nmt.load`, of the other direction.
         errors: what to do with lines that are not UTF-8: `strict`, `replace`, `empty`.
         overwrite: start again, and replace existing files.
         progress: called with the number of finished lines and of all lines, before each window and at the end.
@@ -88,6 +97,9 @@ def distill(
         source=_paths(source, "source"),
         nearest=nearest,
         keep_original=keep_original,
+        alignment=alignment,
+        keep_best_share=keep_best_share,
+        scored_by=scored_by,
         errors=errors,
         overwrite=overwrite,
         progress=progress,
@@ -126,6 +138,9 @@ def _make(
     train: Sequence[str] = (),
     nearest: str | None = None,
     keep_original: bool = False,
+    alignment: bool = False,
+    keep_best_share: float | None = None,
+    scored_by: PathLike | None = None,
     errors: str,
     overwrite: bool,
     progress: Callable[[int, int], object] | None,
@@ -141,6 +156,7 @@ def _make(
     translator = model if isinstance(model, Translator) else load(model)
     try:
         from nmt.config.options import changed_decoding
+        from nmt.interop.model_dir import find_model
         from nmt.registry import TOKENIZERS
         from nmt.synthetic.corpus import Work
         from nmt.synthetic.texts import Texts, files_to_translate
@@ -154,6 +170,9 @@ def _make(
             (config.data.source_language, config.data.target_language),
             nearest=nearest,
             keep_original=keep_original,
+            alignment=alignment,
+            keep_best_share=keep_best_share,
+            scored_by=None if scored_by is None else find_model(path_of(scored_by, "scored_by")),
             errors=errors,
             as_tokens=TOKENIZERS.get(config.data.tokenizer).splits_at_spaces,
         )
@@ -173,10 +192,12 @@ def _done(
     told: Callable[[int, int], object] | None,
 ) -> SyntheticText:
     """Do the remaining work."""
+    from nmt.synthetic.best import reverse_score
     from nmt.synthetic.corpus import Output, translate_corpus
     from nmt.synthetic.texts import made
 
-    details: list[Literal["tokens"]] = ["tokens"] if work.as_tokens else []
+    details: list[Literal["tokens", "alignment"]] = ["alignment"] if work.alignment else []
+    details = ["tokens"] if work.as_tokens else details
 
     def translate(lines: Sequence[str]) -> list[Made]:
         return [
@@ -190,13 +211,24 @@ def _done(
 
     output = Output(prefix, work)
     progress: Progress = output.progress(overwrite=overwrite)
-    translate_corpus(
-        work, output, progress, translate, joined=lambda line: translator.joined([line])[0], on_window=tell
-    )
+    with ExitStack() as stack:
+        score = None
+        if work.scored_by is not None and not progress.is_best:
+            score = reverse_score(stack.enter_context(load(work.scored_by)), languages=work.languages)
+        joined = lambda line: translator.joined([line])[0]  # noqa: E731
+        translate_corpus(work, output, progress, translate, joined=joined, on_window=tell, score=score)
     tell()
     counts = progress.counts
-    source, target = output.files
-    return SyntheticText((source, target), counts.lines, counts.pairs, counts.halves, counts.failed, dict(counts.noted))
+    source, target = output.files[:2]
+    return SyntheticText(
+        (source, target),
+        counts.lines,
+        counts.pairs,
+        counts.halves,
+        counts.failed,
+        counts.dropped,
+        notes=dict(counts.noted),
+    )
 
 
 def _paths(value: PathLike | Sequence[PathLike], name: str) -> list[str]:

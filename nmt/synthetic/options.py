@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,21 @@ if TYPE_CHECKING:
     from nmt.light.results import Result
     from nmt.search import Request
     from nmt.search.values import Detail, Details
+    from nmt.synthetic.best import Score
     from nmt.synthetic.corpus import Output, Progress, Translate, Work
     from nmt.training.distributed import World
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What nmt-distill alone offers, as in `nmt.synthetic.corpus.Work`."""
+
+    nearest: str | None = None
+    keep_original: bool = False
+    alignment: bool = False
+    keep_best_share: float | None = None
+    scored_by: str | None = None
+
 
 TextsOf = Callable[["Config"], "list[tuple[Path, Path | None]]"]
 """The files to translate, each with its reference file, by the configuration of the first model."""
@@ -50,17 +64,17 @@ def make(
     texts_of: TextsOf,
     *,
     program: str,
-    nearest: str | None = None,
-    keep_original: bool = False,
+    wishes: Wishes | None = None,
 ) -> int:
     """Load the models, and translate alone or together with the processes that torchrun started."""
     keep_more_kernels()
     # Imported late, so that --help and mistakes in the options do not load torch.
-    from nmt.interop.model_dir import load_models
+    from nmt.interop.model_dir import find_model, load_models
     from nmt.synthetic.corpus import Work
     from nmt.synthetic.texts import Texts
     from nmt.training.distributed import connected
 
+    wishes = Wishes() if wishes is None else wishes
     check_ensemble(arguments, models=len(arguments.models))
     with connected(arguments.device) as world:
         keep_large_blocks()
@@ -74,10 +88,13 @@ def make(
             [model.path for model in models],
             overridden(config.decoding, arguments, say=command.tell),
             (config.data.source_language, config.data.target_language),
-            nearest=nearest,
-            keep_original=keep_original,
+            nearest=wishes.nearest,
+            keep_original=wishes.keep_original,
             errors=arguments.errors,
             as_tokens=models[0].tokenizer.splits_at_spaces,
+            alignment=wishes.alignment,
+            keep_best_share=wishes.keep_best_share,
+            scored_by=None if wishes.scored_by is None else find_model(wishes.scored_by),
         )
         return command.run(work, models, arguments.output, overwrite=arguments.overwrite)
 
@@ -113,10 +130,12 @@ class Command:
             self.tell(f"{prefix}: is already complete; --overwrite starts again")
         elif done:
             self.tell(f"resumes after {done:,} of {counted(work.texts.lines, 'line')}")
-        with self._shown(bar, work, progress) as on_window:
+        with self._shown(bar, work, progress) as on_window, self._scoring(work, progress) as score:
             if self._world.is_main:
                 joined = models[0].tokenizer.joined_target
-                translate_corpus(work, output, progress, translate, joined=joined, window=window, on_window=on_window)
+                translate_corpus(
+                    work, output, progress, translate, joined=joined, window=window, on_window=on_window, score=score
+                )
             else:
                 take_part(work, progress, translate, window=window)
         if self._world.is_main:
@@ -144,7 +163,7 @@ class Command:
         search = SEARCHES.get(work.decoding.chosen_search)
         self.tell(f"{names_of(models)} on {self._world.device}, {search.size(work.decoding)}, {translator.precision}")
         longest = min(model.longest_source.tokens for model in models)
-        details: list[Detail] = ["tokens"] if work.as_tokens else []
+        details: list[Detail] = ["tokens"] if work.as_tokens else ["alignment"] if work.alignment else []
 
         def results(lines: Sequence[str | Request], details: Details) -> list[Result]:
             return [one.result(longest) for one in translator.translate_window(lines, details=details)]
@@ -157,6 +176,19 @@ class Command:
             ]
 
         return translate
+
+    @contextlib.contextmanager
+    def _scoring(self, work: Work, progress: Progress) -> Iterator[Score | None]:
+        """What scores pairs, in the first process, if only the best are wanted and are not known yet."""
+        from nmt.library.loading import load
+        from nmt.synthetic.best import reverse_score
+
+        if work.scored_by is None or progress.is_best or not self._world.is_main:
+            yield None
+            return
+        with load(work.scored_by, device=str(self._world.device)) as model:
+            self.tell(f"pairs are scored by {work.scored_by}")
+            yield reverse_score(model, languages=work.languages)
 
     def _bar(self, work: Work, progress: Progress) -> LinesBar:
         from nmt.cli.lines import LinesBar
@@ -197,7 +229,11 @@ class Command:
         problems = counts.problems()
         if lines:
             self.tell(f"{counted(lines, 'line')} in {seconds:.1f} s ({lines / max(seconds, 1e-9):.1f} a second)")
-        empty = f"; {counted(counts.halves, 'pair')} with an empty side, which training skips" if counts.halves else ""
+        skips = counts.halves and not progress.is_best
+        empty = f"; {counted(counts.halves, 'pair')} with an empty side, which training skips" if skips else ""
         self.tell(f"{counted(counts.pairs, 'pair')} in {' and '.join(map(str, output.files))}{empty}")
+        if counts.dropped or progress.is_best:
+            worse = f"{counted(counts.dropped, 'pair')} with a cross entropy above {counts.highest:.3f} dropped"
+            self.tell(f"{worse}; {counted(counts.halves, 'pair')} with an empty side, too")
         for problem in problems:
             say(self._program, problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -134,6 +134,10 @@ class Found(Protocol):
     def tokens(self) -> tuple[str, ...] | None:
         """As the model wrote it, if that was asked for."""
 
+    @property
+    def alignment(self) -> tuple[tuple[int, int], ...] | None:
+        """Words of source and translation that belong together, if that was asked for."""
+
 
 @dataclass(frozen=True)
 class Made:
@@ -147,13 +151,17 @@ class Made:
     """In the words of `nmt-translate --format jsonl`."""
     source_tokens: int
     """Tokens that the model has read; 0 for an empty line."""
+    alignments: Mapping[str, str] = field(default_factory=dict)
+    """Of each of these in Pharaoh's format, if that was asked for."""
 
 
 def made(found: Sequence[Found], *, notes: Sequence[str], source_tokens: int, as_tokens: bool) -> Made:
     """What was found for a line; `as_tokens`: training text is tokens, with spaces between them."""
     texts = [one.text for one in found]
     if not as_tokens:
-        return Made(texts, texts, notes, source_tokens)
+        best_last = reversed(found)  # of equal texts, that of the best
+        aligned = {one.text: " ".join(f"{source}-{word}" for source, word in one.alignment or ()) for one in best_last}
+        return Made(texts, texts, notes, source_tokens, aligned)
     written = [" ".join(token for token in one.tokens or () if token not in _NO_WORDS) for one in found]
     return Made(texts, written, notes, source_tokens)
 
