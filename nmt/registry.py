@@ -89,6 +89,7 @@ MODELS: Registry[Any] = Registry(
 TOKENIZERS: Registry[Any] = Registry(
     "tokenizer", "nmt.data.sentencepiece", "nmt.data.whitespace", "nmt.tagging.tokenizers"
 )
+GUIDES: Registry[Any] = Registry("guide of attention", "nmt.guided_alignment.guide")
 LOSSES: Registry[Any] = Registry("loss", "nmt.training.losses", "nmt.optimization.losses")
 OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training.optimizers", "nmt.optimization.optimizers")
 SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training.schedules", "nmt.optimization.schedules")

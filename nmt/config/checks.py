@@ -377,6 +377,11 @@ def _unused(config: Config) -> Iterator[Found]:
         yield "evaluation.max_sentences", "has no effect without evaluation.metrics: nothing is translated"
     if training.sample_every is None and training.sample_sentences != TrainingConfig().sample_sentences:
         yield "training.sample_sentences", "has no effect without training.sample_every"
+    if (
+        training.guided_alignment is None
+        and training.guided_alignment_weight != TrainingConfig().guided_alignment_weight
+    ):
+        yield "training.guided_alignment_weight", "has no effect without training.guided_alignment"
     if training.average_last == 1:
         yield "training.average_last", "the mean of 1 checkpoint is that checkpoint"
     if training.batch_tokens is not None and training.batch_tokens <= config.data.max_length:

@@ -212,8 +212,9 @@ class TrainingConfig:
     max_epochs: Positive | None = None
     """Stop after this many passes over the training data."""
     init_from: FilePath | None = fixed(None)
-    """Run or model whose weights are the starting point; it must have the same tokenizer and sizes. Everything else
-    starts from the beginning."""
+    """Run or model, also of Marian or OPUS-MT, whose weights are the starting point. Its architecture, languages and,
+    unless `tokenizer_options` name files, its tokenizer come with it; what is given in addition must not contradict
+    them. Everything else starts from the beginning."""
     batch_tokens: Positive | None = fixed(None)
     """Tokens in a batch, with padding: sentences times the longest source or target. 2048 if neither this nor
     batch_sentences is given."""
@@ -243,6 +244,12 @@ class TrainingConfig:
     plugin registers. The loss in logs is always the cross entropy without smoothing."""
     loss_options: Options = field(default_factory=dict)
     """Options of the loss; see the table of losses."""
+    guided_alignment: Paths | None = None
+    """File of word alignments of `data.train` in Pharaoh's format: for each pair a line such as `0-0 1-2`, source and
+    target words from 0; a list for several prefixes. The first head of the last layer that attends learns them.
+    nmt-distill and nmt-translate `--alignment` write such files."""
+    guided_alignment_weight: NotNegativeFloat = 0.1
+    """Weight of the cross entropy of these alignments and attention, in addition to the loss."""
     dropout_warmup_steps: NotNegative = 0
     """All dropout rates of the model grow linearly from 0 to their values over this many updates, because early updates
     learn more without dropout and overfitting comes later. 0: full values from the first update."""

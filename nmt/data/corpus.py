@@ -547,6 +547,8 @@ class EncodedBlock(NamedTuple):
     target: FlatSentences
     report: CorpusReport
     after: TextPosition
+    kept: NDArray[np.bool_]
+    """Of all pairs of the block."""
 
 
 @dataclass(frozen=True)
@@ -605,7 +607,7 @@ class Encoder:
             **self._unspelled(block, texts),
             **counts,
         )
-        return EncodedBlock(source, target, CorpusReport() + report, block.after)
+        return EncodedBlock(source, target, CorpusReport() + report, block.after, kept)
 
     def _unspelled(self, block: Block, texts: Sequence[Sequence[str]]) -> dict[str, Any]:
         """How many lines of each side the vocabulary cannot spell, and the first of them."""

@@ -252,8 +252,16 @@ class Seq2Seq(nn.Module):
         `tight`: see `encode`.
         """
         decoded = self.decoder.sequence(*self._decoder_inputs(source, target, tight=tight))
+        return self._read(decoded, words, length=target.size(1))
+
+    def attending_word_features(self, source: Tensor, target: Tensor, *, words: Tensor) -> tuple[Tensor, Weights]:
+        """The same, tight, and the weights [B, G, T, S] of each attention, with gradients."""
+        decoded, weights = self.decoder.attending_sequence(*self._decoder_inputs(source, target, tight=True))
+        return self._read(decoded, words, length=target.size(1)), weights
+
+    def _read(self, decoded: Pieces, words: Tensor, *, length: int) -> Tensor:
         pieces = [piece.flatten(0, 1).index_select(0, words) for piece in decoded]
-        with among(words, length=target.size(1)):
+        with among(words, length=length):
             return self.readout(*pieces)
 
     def loss(

@@ -175,15 +175,15 @@ class Attended:
             self.attention.forward(query, weights=weights, context=context)
             self.context.forward(t, context, out=product)
 
-    def start_backward(self, d_scores: Tensor, outer: Tensor | None) -> None:
-        """`d_scores` has the shape of the weights and is written; `outer` [T, ...] is the gradient from outside the
-        loop, of the contexts or, with a multiplied memory, of the weights."""
+    def start_backward(self, d_scores: Tensor, d_contexts: Tensor | None, d_weights: Tensor | None) -> None:
+        """`d_scores` has the shape of the weights and is written; `d_contexts` [T, ...], not with a multiplied memory,
+        and `d_weights` [T, B, G, S] are gradients from outside the loop."""
         self.d_scores, self.d_queries = d_scores, torch.empty_like(self.queries)
         self.d_contexts = torch.empty_like(self.contexts, memory_format=torch.contiguous_format)
         self.d_products = torch.empty_like(self.products)
         self._d_steps = _split(self.d_queries, d_scores, self.d_contexts, self.d_products)
         self.d_inputs = self.d_products.unsqueeze(2).unbind()
-        self._outer = [None] * len(self._d_steps) if outer is None else outer.unbind()
+        self._outer = [[None] * len(self._d_steps) if x is None else x.unbind() for x in (d_contexts, d_weights)]
         self._d_below = self.queries.new_empty(self.queries.size(1), 1, self.query.inputs)
         self.query.start_backward()
         self.context.start_backward()
@@ -191,13 +191,14 @@ class Attended:
     def backward(self, t: int, below: States) -> Tensor | None:
         """See `Aligned.backward`."""
         (query, weights, _, _), (d_query, d_scores, d_context, d_input) = self._steps[t], self._d_steps[t]
-        d_product, outer = self.context.product_gradient(t, d_input), self._outer[t]
+        d_product, (added, d_weights) = self.context.product_gradient(t, d_input), (x[t] for x in self._outer)
         if self._multiplied:
-            asked = {"d_context": d_product, "d_weights": outer}
+            d_context = d_product
         else:
-            self.context.backward(d_product, out=d_context, added=outer)
-            asked = {"d_context": d_context}
-        self.attention.query_gradient(query, weights=weights, d_scores=d_scores, d_query=d_query, **asked)
+            self.context.backward(d_product, out=d_context, added=added)
+        self.attention.query_gradient(
+            query, weights=weights, d_context=d_context, d_scores=d_scores, d_query=d_query, d_weights=d_weights
+        )
         self.query.backward(self.query.product_gradient(t, d_query), out=self._d_below[:, 0])
         if self._below.tanh_output:
             slope = 1 - torch.tanh(below.parts[0]).square()
@@ -332,13 +333,13 @@ class Loop:
         return [*results, *self.kept]
 
     def backward(
-        self, d_outputs: Tensor | None, d_contexts: Tensor | None, d_last: Tensor | None
+        self, d_outputs: Tensor | None, d_last: Tensor | None, d_contexts: Tensor | None, d_weights: Tensor | None
     ) -> list[Tensor | None]:
         """The gradients of all tensors of `Given.tensors`, from the gradients of the first results of `forward`."""
         gradient = torch.zeros_like(self.given.first)
         if d_last is not None:
             gradient.copy_(d_last)
-        self._start_backward(d_contexts)
+        self._start_backward(d_contexts, d_weights)
         added = [None] * self.sizes.length if d_outputs is None else readable_rows(d_outputs).split(1, 1)
         pending = None
         with in_one_team(possible=self.deferrable):
@@ -352,22 +353,25 @@ class Loop:
             gradient[0] += pending
         return self._gradients(gradient, d_contexts)
 
-    def _start_backward(self, d_contexts: Tensor | None) -> None:
+    def _start_backward(self, d_contexts: Tensor | None, d_weights: Tensor | None) -> None:
         for aligned in self.aligned:
             aligned.start_backward()
         memory, count = self.given.memory, len(self.attended)
         if memory is None:
             return
         outer: Sequence[Tensor | None] = [None] * count
-        if d_contexts is not None:
-            by_time = d_contexts.transpose(0, 1)
-            outer = by_time.chunk(count, -1)
-            if self.multiplied is not None:
-                d_weights = torch.bmm(d_contexts, memory.values[:, 0].transpose(1, 2))  # [B, T, S]
-                outer = [d_weights.transpose(0, 1).unsqueeze(2).float().contiguous()]
+        of_weights = outer
+        if d_contexts is not None and self.multiplied is not None:
+            through = torch.bmm(d_contexts, memory.values[:, 0].transpose(1, 2)).unsqueeze(1)  # [B, 1, T, S]
+            d_weights = through if d_weights is None else through + d_weights
+        elif d_contexts is not None:
+            outer = d_contexts.transpose(0, 1).chunk(count, -1)
+        if d_weights is not None:
+            by_time = d_weights.permute(2, 0, 1, 3).float()  # [T, B, G, S]
+            of_weights = [part.contiguous() for part in by_time.chunk(count, 2)]
         d_scores = torch.empty_like(self.weights).chunk(count, 2)
-        for source, scores, own in zip(self.attended, d_scores, outer, strict=True):
-            source.start_backward(scores, own)
+        for source, scores, *gradients in zip(self.attended, d_scores, outer, of_weights, strict=True):
+            source.start_backward(scores, *gradients)
 
     def _gradients(self, d_first: Tensor, d_contexts: Tensor | None) -> list[Tensor | None]:
         """The gradients of all tensors, after all time steps."""
@@ -408,27 +412,24 @@ class _Pass(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         if not plan.attention:
             return tuple(results)
-        weights = kept[1 if plan.shared else 2].permute(1, 2, 0, 3)
-        ctx.mark_non_differentiable(weights)
-        return (*results, weights)
+        return (*results, kept[1 if plan.shared else 2].permute(1, 2, 0, 3))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:
         plan, count = ctx.plan, ctx.given
-        d_outputs, d_last, d_contexts = (*gradients, None)[:3]
+        outer = (*gradients, None, None)[:4]  # of outputs, last state, contexts, weights
         tensors, kept = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
         without = {1, 5} if plan.attention else {1}  # mask and penalty
         wanted = [tensor is not None and i not in without for i, tensor in enumerate(tensors)]
         lasting = sum(wanted[6 if plan.attention else 2 + len(plan.cells) :])  # gradients of weights, which add up
 
-        def work(d_outputs: Any, d_contexts: Any, d_last: Any, *rest: Any) -> list[Tensor]:
-            loop = Loop(plan, plan.given(rest[:count]), kept=rest[count:])
-            found = loop.backward(d_outputs, d_contexts, d_last)
+        def work(*given: Any) -> list[Tensor]:
+            loop = Loop(plan, plan.given(given[4 : 4 + count]), kept=given[4 + count :])
+            found = loop.backward(*given[:4])
             return [gradient for gradient, here in zip(found, wanted, strict=True) if here and gradient is not None]
 
-        given = [d_outputs, d_contexts, d_last, *tensors, *kept]
-        found = iter(_run(work, given, plan, name="backward", lasting=lasting))
+        found = iter(_run(work, [*outer, *tensors, *kept], plan, name="backward", lasting=lasting))
         return (None, *(next(found) if here else None for here in wanted))
 
 
@@ -454,7 +455,7 @@ def run_loop(
     """Run the loop over `given` with these kernels, products in `dtype`; `attention` is the class of the attentions.
 
     Returns h after each step [B, T, H] in the type of x, and the last state fp32 [P, B, H]; with attentions, which are
-    side by side, also the contexts [B, T, M] and the weights [B, G, T, S], fp32 without a gradient.
+    side by side, also the contexts [B, T, M] and the weights [B, G, T, S], fp32.
     """
     batch, source = len(given.x), given.memory.keys.size(2) if given.memory else 0
     if kernels[0].recorded:

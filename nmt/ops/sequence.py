@@ -164,7 +164,7 @@ class Attended(NamedTuple):
 
     outputs: Tensor  # [B, T, H]
     contexts: Tensor  # [B, T, M]
-    weights: Tensor  # [B, G, T, S] of attention, in at least fp32; kernels give them no gradient
+    weights: Tensor  # [B, G, T, S] of attention, in at least fp32
     last: State  # [B, H] each, in at least fp32
 
 

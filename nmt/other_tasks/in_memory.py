@@ -73,6 +73,7 @@ def unused_keys(*, pairs: str, search: str, model: str, evaluation: str) -> Mapp
         **{f"data.{key}": "texts are kept whole, however long" for key in ("max_length", "too_long")},
         "data.workers": "its text is kept in memory",
         **{f"training.{key}": search for key in ("sample_every", "sample_sentences")},
+        **{f"training.{key}": model for key in ("guided_alignment", "guided_alignment_weight")},
         **{f"model.{key}": model for key in OF_TRANSLATION["model"]},
         "decoding": search,
         "evaluation": evaluation,

@@ -77,7 +77,11 @@ class TrainingBatch:
         Each call is a pass through the model, with its own dropout.
         """
         with self._next_masks():
-            return self.model.word_features(self.source, self.target, words=self.places)
+            return self.read(self.source, self.target, places=self.places)
+
+    def read(self, source: Tensor, target: Tensor, *, places: Tensor) -> Tensor:
+        """The same of these ids and places; all passes call it."""
+        return self.model.word_features(source, target, words=places)
 
     def passes(self, count: int) -> Tensor:
         """The features [count, N, E] of `count` passes, each with its own dropout, computed together.
@@ -88,7 +92,7 @@ class TrainingBatch:
         source, target = (ids.repeat(count, 1) for ids in (self.source, self.target))
         places = torch.cat([self.places + number * self.target.numel() for number in range(count)])
         with self._next_masks(together=len(self.source)):
-            return self.model.word_features(source, target, words=places).unflatten(0, (count, len(self.places)))
+            return self.read(source, target, places=places).unflatten(0, (count, len(self.places)))
 
     @contextlib.contextmanager
     def _next_masks(self, *, together: int | None = None) -> Iterator[None]:
@@ -156,12 +160,12 @@ class CrossEntropy(Loss):
     smooths = True
 
     def __call__(self, batch: TrainingBatch) -> BatchLoss:
-        found = batch.model.weighted_loss(
-            batch.source,
-            batch.target,
-            weights=batch.weights,
+        found = linear_cross_entropy(
+            batch.features(),
+            batch.model.embeddings.softmax_table,
+            targets=batch.words,
+            weights=batch.word_weights,
             label_smoothing=self.label_smoothing,
-            words=batch.places,
         )
         return BatchLoss(found.total, found.nll)
 

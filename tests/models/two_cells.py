@@ -49,9 +49,9 @@ def run_attention(network: Any, given: dict[str, Tensor], mask: Tensor | None, d
     memory = network.prepare(leaves["memory"], source)
     state = network.lower.unpack_state(leaves["state"])
     outputs, contexts, weights, last = network.sequence(leaves["x"], memory, state, mask)
-    return with_gradients(
-        network, leaves, {"outputs": outputs, "contexts": contexts, "last": torch.cat([*last], -1)}
-    ) | {"weights": weights.detach()}
+    used = weights if mask is None else weights * mask[:, None, :, None]  # others have no meaning
+    results = {"outputs": outputs, "contexts": contexts, "last": torch.cat([*last], -1), "weights": used}
+    return with_gradients(network, leaves, results)
 
 
 def run_one_to_one(

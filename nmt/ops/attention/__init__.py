@@ -119,12 +119,20 @@ class AttentionKernel:
         )
 
     def query_gradient(
-        self, query: Tensor, *, weights: Tensor, d_context: Tensor, d_scores: Tensor, d_query: Tensor
+        self,
+        query: Tensor,
+        *,
+        weights: Tensor,
+        d_context: Tensor,
+        d_scores: Tensor,
+        d_query: Tensor,
+        d_weights: Tensor | None = None,
     ) -> None:
-        """From d_context write d_query, and d_scores in the form for `memory_gradients` (strides of `weights`)."""
+        """From d_context and, if given, d_weights, contiguous, write d_query, and d_scores in the form for
+        `memory_gradients` (strides of `weights`)."""
         kernel("attention_query", self.dtype)(
             *(query, query.stride(0), self.keys, self.powers, self.values, self.weight, weights, weights.stride(0)),
-            *(d_context, d_context.stride(0), d_scores, d_query, d_query.stride(0)),
+            *(d_context, d_context.stride(0), d_weights, d_scores, d_query, d_query.stride(0)),
             *(len(query), len(query) // self.sentences, self.heads, self.positions, self.width),
         )
 

@@ -92,10 +92,12 @@ API void NAME(attention_forward)(const T *query, i64 qn, const T *keys, const fl
         }
 }
 
-/* From the gradient of the contexts: the gradients of the scores, which `attention_memory` needs, and of the query. */
+/* From the gradients of the contexts and of the weights [N, G, S]: those of the scores, which `attention_memory` needs,
+   and of the query. */
 API void NAME(attention_query)(const T *query, i64 qn, const T *keys, const float *powers, const T *values,
-                               const float *w, const float *weights, i64 wn, const T *dcontext, i64 cn, float *dscores,
-                               T *dquery, i64 dn, i64 N, i64 Q, i64 G, i64 S, i64 D, i64 threads) {
+                               const float *w, const float *weights, i64 wn, const T *dcontext, i64 cn,
+                               const float *OPTIONAL dweights, float *dscores, T *dquery, i64 dn, i64 N, i64 Q, i64 G,
+                               i64 S, i64 D, i64 threads) {
     PARALLEL_FOR(N * G * S * D)
     for (i64 n = 0; n < N; n++)
         for (i64 g = 0; g < G; g++) {
@@ -109,7 +111,7 @@ API void NAME(attention_query)(const T *query, i64 qn, const T *keys, const floa
             float *de = dscores + n * wn + g * S;
             float mean = 0.0f;
             for (i64 s = 0; s < S; s++) {
-                float da = 0.0f;
+                float da = dweights ? dweights[(n * G + g) * S + s] : 0.0f;
                 if (a[s] != 0.0f)
 #pragma omp simd reduction(+ : da)
                     for (i64 j = 0; j < D; j++) da += LOAD(dc[j]) * LOAD(v[s * D + j]);

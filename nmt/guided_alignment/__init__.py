@@ -1,0 +1,1 @@
+"""Word alignments beside the training text, which attention to the source learns: `training.guided_alignment`."""
