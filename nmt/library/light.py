@@ -24,6 +24,8 @@ from nmt.system import usable_cores
 
 DOOR: Final = "file"
 INSTEAD: Final = "use the run, or a folder that nmt-export makes of it, for"
+KEPT: Final = ("placeholders", "glossary", "replace_unknown")
+"""Options that are not the engine's, see nmt.library.kept_by_engine."""
 MOST_CHECKED = 64
 """Combinations of options that are kept."""
 
@@ -88,6 +90,7 @@ class EngineFiles(Translator):
             for detail in taken["details"]:
                 if detail not in OPTIONS["details"].only[DOOR]:
                     raise ConfigError(f"{named('details')}: {detail}: {lacking(self.file)}")
+        kept = [name for name in KEPT if taken.pop(name, OPTIONS[name].default) not in (False, None, NONE)]
         is_greedy = taken.get("search") == "greedy"
         n_best, beam = taken.get("n_best", 1), taken.get("beam_size", 1 if is_greedy else self.beam_size)
         is_widened = type(n_best) is int and type(beam) is int and n_best > beam > 0
@@ -103,6 +106,10 @@ class EngineFiles(Translator):
             raise (SettingError((named(key), rest)) if key in taken else ConfigError(str(error))) from None
         if is_widened:
             say(f"{named('n_best')} {n_best} widens the beam from {beam} to {n_best}")
+        if kept:
+            from nmt.library.kept_by_engine import Keeper  # late, as it needs torch
+
+            taken["keeper"] = Keeper(self._translator, options)
         return taken
 
     def _has(self, name: str, value: Any, named: Named) -> bool:
@@ -152,6 +159,8 @@ class EngineFiles(Translator):
             if not isinstance(line, str) and line.required:
                 said = f"required: {lacking(self.file)}"
                 raise line.error(said) if line.where else ConfigError(said)
+        own = dict(chosen)
+        keeper, details = own.pop("keeper", None), own.get("details", ())
         threads = self._threads if len(lines) > 1 else 1
         longest = 2**31 if self.longest is None else self.longest.tokens
         found: list[Result] = []
@@ -164,8 +173,14 @@ class EngineFiles(Translator):
             if on_call is not None:
                 on_call(len(some))
             start = time.monotonic()
+            if keeper is not None:
+                requests = [*map(as_request, some)]
+                translations = keeper.translations(requests, {**own, "threads": threads, "stop": stop}, details=details)
+                found += [one.result(longest) for one in translations]
+                pace.add(len(some), time.monotonic() - start)
+                continue
             try:
-                for result, parts in self._translator.translated_parts(some, stop=stop, **chosen, threads=threads):
+                for result, parts in self._translator.translated_parts(some, stop=stop, **own, threads=threads):
                     is_longer = max(parts, default=0) > longest
                     found.append(replace(result, notes=(*result.notes, LONGER)) if is_longer else result)
             except EngineError as error:
@@ -182,10 +197,15 @@ class EngineFiles(Translator):
         return [*map(with_arrays, found)] if "details" in options else found
 
     def _hypotheses(self, options: dict[str, Any]) -> int:
-        return self._translator.beam_size(**self._own(options)) or 1
+        own = {name: value for name, value in self._own(options).items() if name != "keeper"}
+        return self._translator.beam_size(**own) or 1
 
     def _parts(self, lines: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
-        return self._translator.parts([as_request(line).text for line in lines], **self._own(options))
+        own = dict(self._own(options))
+        keeper, requests = own.pop("keeper", None), [*map(as_request, lines)]
+        return (
+            self._translator.parts([one.text for one in requests], **own) if keeper is None else keeper.parts(requests)
+        )
 
     def _scores(self, pairs: Sequence[tuple[str, str]], batch_tokens: int | None) -> list[PairScore]:
         self._check_usable()
@@ -209,6 +229,8 @@ class EngineFiles(Translator):
         if own is None:
             if len(self._checked) >= MOST_CHECKED:
                 self._checked.clear()
-            own = self._checked[key] = self.chosen(options, say=self._say)
+            own = self.chosen(options, say=self._say)
+            if "glossary" not in options:  # a file that may have changed
+                self._checked[key] = own
         self._check_usable()
         return own

@@ -62,7 +62,8 @@ _FUNCTIONS: Final = {
     "nmt_cut": (c_void_p, _STRINGS),
     "nmt_translate_requests": (c_void_p, [c_void_p, POINTER(Asked), *_STRINGS[3:]]),
     "nmt_score_pairs": (c_void_p, [*_STRINGS[:3], *_STRINGS[1:]]),
-    "nmt_translate_ids": (c_void_p, [c_void_p, POINTER(POINTER(c_int32)), *_STRINGS[2:]]),
+    "nmt_translate_ids": (c_void_p, [c_void_p, POINTER(POINTER(c_int32)), _STRINGS[2], POINTER(Asked), *_STRINGS[3:]]),
+    "nmt_subwords": (c_void_p, [c_void_p, c_int32, POINTER(c_size_t)]),
 }
 """Results and parameters of the functions."""
 
@@ -219,14 +220,28 @@ class Model(NotCopied):
         """Lines in UTF-8; EngineError for options that are not allowed. `wishes`: of each line its prefix, and
         forbidden phrases as they are spelled, one a line. `only_cut`: only cut into parts."""
         if wishes is not None and not only_cut:
-            asked = (Asked * len(lines))()
-            for one, line, own in zip(asked, lines, wishes, strict=True):
-                for name, value in zip(TEXTS, (line, *own), strict=True):
-                    setattr(one, name, value)
-                    setattr(one, f"{name}_size", len(value))
-            return self.results("nmt_translate_requests", asked, None, options, stop)
+            return self.results("nmt_translate_requests", _asked(lines, wishes), None, options, stop)
         items = (c_char_p * len(lines))(*lines)
         return self.results("nmt_cut" if only_cut else "nmt_translate", items, [*map(len, lines)], options, stop)
+
+    def translate_ids(
+        self,
+        sentences: Sequence[Sequence[int]],
+        options: Options,
+        *,
+        wishes: Sequence[tuple[bytes, bytes]] | None = None,
+        stop: Stop | None = None,
+    ) -> Results:
+        """Sentences in ids, without their end symbols, of which one at least has tokens; else as `translate`."""
+        arrays = [(c_int32 * max(1, len(one)))(*one) for one in sentences]
+        items = (POINTER(c_int32) * len(arrays))(*(ctypes.cast(one, POINTER(c_int32)) for one in arrays))
+        asked = None if wishes is None else _asked([b""] * len(sentences), wishes)
+        return self.results("nmt_translate_ids", items, [*map(len, sentences)], options, stop, asked)
+
+    def subwords(self, *, target: bool) -> bytes:
+        """The SentencePiece model of a side."""
+        size, used = c_size_t(0), self._used()
+        return ctypes.string_at(self.code.nmt_subwords(used.handle, target, ctypes.byref(size)), size.value)
 
     def score(self, sources: Sequence[bytes], targets: Sequence[bytes], options: Options) -> Results:
         """How probable the targets are, in UTF-8, one for each source."""
@@ -255,6 +270,16 @@ class Model(NotCopied):
                 stop.check()
             raise EngineError(_line(problem.value))
         return Results(self, handle, count)
+
+
+def _asked(lines: Sequence[bytes], wishes: Sequence[tuple[bytes, bytes]]) -> Any:
+    """Requests as C has them."""
+    asked = (Asked * len(lines))()
+    for one, line, own in zip(asked, lines, wishes, strict=True):
+        for name, value in zip(TEXTS, (line, *own), strict=True):
+            setattr(one, name, value)
+            setattr(one, f"{name}_size", len(value))
+    return asked
 
 
 def _line(problem: bytes) -> str:

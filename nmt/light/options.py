@@ -253,17 +253,17 @@ OPTIONS: Final = {
     "replace_unknown": Option(
         "flag", "replace each unknown word in the translation by the source word it attends to most",
         "Only for tokenizers that have unknown words: `whitespace`, `sentencepiece` without byte_fallback.",
-        default=False, doors=(*TORCH, "server"),
+        default=False, doors=(*TORCH, "file", "server"),
     ),
     "placeholders": Option(
         "flag", "copy {name}, <tag>, web and e-mail addresses unchanged, each as often as in the source",
         "Also `{{ name }}`, `${name}`, `%s`, `&nbsp;`. Their places are found by the attention.", default=False,
-        doors=(*TORCH, "server"),
+        doors=(*TORCH, "file", "server"),
     ),
     "glossary": Option(
         "file", "file of lines 'term TAB translation': how terms must be translated; 'none': no glossary",
         "If a term is in the source, its translation is in the output. Its place is found by the attention.",
-        words=(NONE,), metavar="FILE", doors=TORCH,
+        words=(NONE,), metavar="FILE", doors=(*TORCH, "file"),
     ),
     "ensemble_weights": Option(
         "weights", "relative weights of the models of an ensemble, such as 2,1",

@@ -170,6 +170,16 @@ class Translator(NotCopied):
 
         return [collected(self._model, found, place, line, details) for place, line in enumerate(lines)]
 
+    def found_ids(self, sentences: Sequence[Sequence[int]], asked: Sequence[Request], **options: Any) -> Results:
+        """As `found`, of sentences in ids without their end symbols, and what is asked for each; no texts."""
+        stop = options.pop("stop", None)
+        chosen, _, usual = self._options(options)
+        return self._model.translate_ids(sentences, chosen, wishes=_asked(asked, usual)[1], stop=stop)
+
+    def subwords(self) -> tuple[bytes, bytes]:
+        """The SentencePiece models of source and target."""
+        return self._model.subwords(target=False), self._model.subwords(target=True)
+
     def score(self, sources: str | Sequence[str], targets: str | Sequence[str], *, threads: int | None = None) -> Any:
         """The `PairScore` of a given translation, or a list of those of several, as nmt-score has them: each source and
         its target as a whole, by all words. EngineError for lists of unequal length."""

@@ -102,6 +102,17 @@ class Texts:
             source_pieces=source.pieces if details and wants_pieces(details) else None,
         )
 
+    def untranslated(self, request: Request, details: Details, *, stays: bool) -> Translation:
+        """A line that is not sent through the model: empty or, with `stays`, of nothing but placeholders."""
+        text = on_one_line(request.text) if stays else self._constraints.with_prefix(request, "")
+        alignment = tuple((place, place) for place, _ in enumerate(text.split())) if stays else ()
+        return Translation(
+            request.text,
+            [with_details(ScoredText(text, 0.0, alignment=alignment), details)],
+            missing=self._constraints.missing(request, text),
+            source_pieces=() if wants_pieces(details) else None,
+        )
+
     def _detailed(
         self,
         scored: ScoredText,

@@ -41,12 +41,9 @@ from nmt.search.values import (
     Details,
     Hypothesis,
     Request,
-    ScoredText,
     Translation,
     as_request,
     check_details,
-    wants_pieces,
-    with_details,
 )
 
 AUTO_BATCH_TOKENS = 16384
@@ -217,7 +214,8 @@ class Translator:
                 found_parts, read = usable[place], readings.get(place)
                 translations.append(self._texts.translation(request, sources[place], found_parts, read, details))
             else:
-                translations.append(self._untranslated(request, details))
+                stays = self._sources.kept_of(request) is not None
+                translations.append(self._texts.untranslated(request, details, stays=stays))
         return translations
 
     def parts(self, lines: Sequence[str | Request]) -> list[list[int]]:
@@ -408,18 +406,6 @@ class Translator:
             attends=all(member.tells_attention for member in self.prepared.models),
             entropies="entropies" in details,
             heads_of=self.prepared.models if "heads" in details else (),
-        )
-
-    def _untranslated(self, request: Request, details: Details) -> Translation:
-        """A line that is not sent through the model: empty, or of nothing but placeholders, which stay."""
-        stays = self._sources.kept_of(request) is not None
-        text = on_one_line(request.text) if stays else self._constraints.with_prefix(request, "")
-        alignment = tuple((place, place) for place, _ in enumerate(text.split())) if stays else ()
-        return Translation(
-            request.text,
-            [with_details(ScoredText(text, 0.0, alignment=alignment), details)],
-            missing=self._constraints.missing(request, text),
-            source_pieces=() if wants_pieces(details) else None,
         )
 
 

@@ -134,18 +134,18 @@ def test_lines_of_other_formats_without_and_with_wishes(
     exported: Exported, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     texts, lines = tmp_path / "lines.jsonl", [{"text": line} for line in LINES]
+    lines += [{"text": "a b", "prefix": "x "}, {"text": LINES[0], "forbid": ["b", "B"]}]
     texts.write_text("".join(json.dumps(line) + "\n" for line in lines))
     by_run, by_file = run_and_file(exported, texts, capfd, "--input-format", "jsonl", "-q")
     assert by_file == by_run and by_run[0] == 0
-    for wish in ({"prefix": "x"}, {"require": ["x"]}, {"forbid": "x"}):
-        texts.write_text('{"text": "a"}\n' + json.dumps({"text": "b", **wish}) + "\n")
-        assert translate.main([exported.file, "-i", str(texts), "--input-format", "jsonl", "-q"]) == 1
-        (line,) = capfd.readouterr().err.splitlines()
-        (name,) = wish
-        assert line.startswith(f"nmt-translate: {texts}, line 2: {name}: {exported.file} is one file for the engine")
-    texts.write_text("a\nb\tx\n")
-    assert translate.main([exported.file, "-i", str(texts), "--input-format", "tsv", "-q"]) == 1
-    assert f"{texts}, line 2: require: " in capfd.readouterr().err
+    for form, line, problem in (
+        ("jsonl", '{"text": "b", "require": ["x"]}', f"required: {exported.file} is one file for the engine"),
+        ("jsonl", '{"text": "b", "prefix": "x y", "forbid": ["X"]}', "forbidden: 'x' is in the prefix"),
+        ("tsv", "b\tx", f"required: {exported.file} is one file for the engine"),
+    ):
+        texts.write_text(f"\n{line}\n")
+        assert translate.main([exported.file, "-i", str(texts), "--input-format", form, "-q"]) == 1
+        assert capfd.readouterr().err.startswith(f"nmt-translate: {texts}, line 2: {problem}")
 
 
 @pytest.mark.parametrize(
@@ -153,18 +153,10 @@ def test_lines_of_other_formats_without_and_with_wishes(
     [
         ("--search", "sample"),
         ("--search-option", "temperature=0.5"),
-        ("--coverage-penalty", "0.2"),
-        ("--min-length", "1"),
-        ("--no-repeat-ngram", "2"),
         ("--ensemble-weights", "2"),
         ("--shortlist", "words.txt"),
-        ("--replace-unknown",),
-        ("--placeholders",),
-        ("--glossary", "terms.txt"),
         ("--language-model", "lm"),
         ("--language-model-weight", "0.2"),
-        ("--prefix", "TEXT"),
-        ("--constraints", "TEXT"),
         ("--device", "cuda"),
         ("--plugin", "x.py"),
         ("--precision", "int8"),
@@ -204,7 +196,7 @@ def test_other_mistakes_are_one_line(
         assert translate.main([*models, "-i", str(text)]) == code
         (line,) = capfd.readouterr().err.splitlines()
         assert line.startswith(f"nmt-translate: {message}")
-    assert score.main([exported.file, "--source", str(text), "--target", str(text)]) == 1
+    assert score.main([exported.file, "--text", str(text)]) == 1
     assert "is one file for the engine, accepted only by nmt-translate, nmt-eval," in capfd.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert translate.main([exported.file, "-i", str(text)]) == 2

@@ -116,6 +116,40 @@ def test_prefixes_and_forbidden_phrases_are_kept_to_as_by_the_run(
     assert sum(one.text.startswith(asked.prefix.strip()) for one, asked in zip(wanted, requests, strict=True)) > 30
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"beam_size": 1}, {"n_best": 2, "details": DETAILS}, {"split_long": 4}], ids=str
+)
+def test_placeholders_and_terms_are_where_the_run_puts_them(
+    by_run: nmt.Translator, by_file: nmt.Translator, options: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "terms.tsv").write_text("longaer\tL\u00e4nger\nsentence of\tSatz von\n", encoding="utf-8")
+    marked = [
+        *LINES,
+        "<b>a {name}</b> longaer sentence",
+        "b %s of &amp; www.x.org/y",
+        "{x}",
+        "<i>sentence</i> of ax. {x}",
+    ]
+    requests = [nmt.Request(line, forbidden=["b"] if place % 2 else []) for place, line in enumerate(marked)]
+    for own in (
+        {"placeholders": True},
+        {"glossary": tmp_path / "terms.tsv"},
+        {"placeholders": True, "split": "sentences"},
+    ):
+        wanted = by_run.translate(requests, **options, **own)
+        found = by_file.translate(requests, **options, **own)
+        for one, other in zip(found, wanted, strict=True):
+            check_equal(one, other)
+        assert [len(part) for part in by_file.parts(marked, **own)] == [
+            len(part) for part in by_run.parts(marked, **own)
+        ]
+    assert "{name}" in found[len(LINES)].text and "<b>" in found[len(LINES)].text
+    with pytest.raises(nmt.DataError, match="missing.tsv"):
+        by_file.translate("a", glossary="missing.tsv")
+    with pytest.raises(nmt.DataError, match="^'a {x}': prefix: not allowed together with '{x}'"):
+        by_file.translate(nmt.Request("a {x}", prefix="b"), placeholders=True)
+
+
 def test_what_no_translation_can_keep_to_is_an_error_of_its_line(by_file: nmt.Translator) -> None:
     for request, problem in (
         (nmt.Request("a", prefix="the dog runs", forbidden=["Dog"]), "'a': forbidden: 'dog' is in the prefix"),
@@ -173,9 +207,6 @@ NOT_THERE = {
     "ensemble_mean": "log_probabilities",
     "required": "x",
     "shortlist": "words.txt",
-    "replace_unknown": True,
-    "placeholders": True,
-    "glossary": "terms.txt",
     "language_model": "lm",
     "language_model_weight": 0.2,
 }

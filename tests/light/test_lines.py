@@ -64,7 +64,7 @@ class Made:
 
     def found(self, lines: list[bytes], **options: Any) -> Results:
         """What the engine makes of lines as bytes; greedily without scores where the beam is 1."""
-        chosen, _ = self.engine._options(options)
+        chosen, *_ = self.engine._options(options)
         return self.engine._model.translate(lines, chosen._replace(scores=chosen.beam_size > 1))
 
     def by_pytorch(self, lines: list[str], **changes: Any) -> list[str]:

@@ -229,7 +229,7 @@ def _unusual(decoding: DecodingConfig) -> Iterator[tuple[str, str, str]]:
         yield "search", "'beam' with a beam_size of 1", "greedy, or a wider beam"
     if (temperature := temperature_of(decoding)) != 1:
         yield "search_options.temperature", f"{temperature:g}", "1"
-    for option in lacking(decoding, door="file"):
+    for option in lacking(decoding, door="light"):
         usual = option.default
         yield option.name, repr(getattr(decoding, option.name)), "null" if usual is None else str(usual).lower()
 

@@ -315,6 +315,11 @@ const char *nmt_card(const nmt_model *m, int32_t number, size_t *size) {
     return card.bytes;
 }
 
+const void *nmt_subwords(const nmt_model *m, int32_t target, size_t *size) {
+    span own = target ? m->models[0]->target_pieces : m->models[0]->source_pieces;
+    return *size = own.size, own.bytes;
+}
+
 const char *nmt_piece(const nmt_model *m, int32_t target, int32_t id, size_t *size) {
     return subwords_piece(target ? m->target : m->source, id, size);
 }
@@ -728,17 +733,10 @@ static const vocabulary *words_of(nmt_model *m) {
     return known;
 }
 
-nmt_results *nmt_translate_requests(nmt_model *m, const nmt_request *requests, size_t count, const nmt_options *o,
-                                    char *problem, size_t room) {
-    const char **lines = calloc(count + 1, sizeof *lines);
-    size_t *sizes = calloc(count + 1, sizeof *sizes);
+/* Reads what is asked for each line; null with a line in `problem` where that cannot be. */
+static nmt_results *ask(nmt_model *m, nmt_results *r, const nmt_request *requests, char *problem, size_t room) {
     char said[500];
-    for (size_t i = 0; lines && sizes && i < count; i++) lines[i] = requests[i].text, sizes[i] = requests[i].size;
-    nmt_results *r = lines && sizes ? nmt_cut(m, lines, sizes, count, o, problem, room) : NULL;
-    if (!lines || !sizes) snprintf(problem, room, "not enough memory");
-    free(lines);
-    free(sizes);
-    for (size_t i = 0; r && i < count; i++) {
+    for (size_t i = 0; r && requests && i < r->count; i++) {
         if (!requests[i].prefix_size && !requests[i].forbidden_size) continue;
         const vocabulary *words = words_of(m);
         wishes *own = words ? calloc(1, sizeof *own) : NULL;
@@ -746,14 +744,25 @@ nmt_results *nmt_translate_requests(nmt_model *m, const nmt_request *requests, s
         r->lines[i].asked = own;
         if (fine) continue;
         snprintf(problem, room, own ? "line %zu: %s" : "not enough memory", i, said);
-        nmt_free(r);
-        r = NULL;
+        return nmt_free(r), NULL;
     }
-    return complete(m, r, o, true, problem, room);
+    return r;
 }
 
-nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const size_t *lengths, size_t count,
-                               const nmt_options *o, char *problem, size_t room) {
+nmt_results *nmt_translate_requests(nmt_model *m, const nmt_request *requests, size_t count, const nmt_options *o,
+                                    char *problem, size_t room) {
+    const char **lines = calloc(count + 1, sizeof *lines);
+    size_t *sizes = calloc(count + 1, sizeof *sizes);
+    for (size_t i = 0; lines && sizes && i < count; i++) lines[i] = requests[i].text, sizes[i] = requests[i].size;
+    nmt_results *r = lines && sizes ? nmt_cut(m, lines, sizes, count, o, problem, room) : NULL;
+    if (!lines || !sizes) snprintf(problem, room, "not enough memory");
+    free(lines);
+    free(sizes);
+    return complete(m, ask(m, r, requests, problem, room), o, true, problem, room);
+}
+
+nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const size_t *lengths, const nmt_request *requests,
+                               size_t count, const nmt_options *o, char *problem, size_t room) {
     const uint32_t known = m->models[0]->set.source_size;
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < lengths[i]; k++)
@@ -768,7 +777,7 @@ nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const si
             REFUSE("not enough memory");
         }
     }
-    return complete(m, r, o, false, problem, room);
+    return complete(m, ask(m, r, requests, problem, room), o, false, problem, room);
 }
 
 nmt_results *nmt_score_pairs(nmt_model *m, const char *const *sources, const size_t *source_sizes,

@@ -102,9 +102,10 @@ NMT_API nmt_results *nmt_score_pairs(nmt_model *, const char *const *sources, co
 NMT_API nmt_results *nmt_cut(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,
                              const nmt_options *, char *problem, size_t room);
 
-/* The same as nmt_translate of sentences in ids, without their end symbols. */
-NMT_API nmt_results *nmt_translate_ids(nmt_model *, const int32_t *const *ids, const size_t *lengths, size_t count,
-                                       const nmt_options *, char *problem, size_t room);
+/* The same of sentences in ids, without their end symbols. `requests` may be null; their texts are not read. */
+NMT_API nmt_results *nmt_translate_ids(nmt_model *, const int32_t *const *ids, const size_t *lengths,
+                                       const nmt_request *requests, size_t count, const nmt_options *, char *problem,
+                                       size_t room);
 
 NMT_API void nmt_free(nmt_results *);
 
@@ -156,6 +157,9 @@ NMT_API size_t nmt_several(const char *text, size_t size, const char *language);
    language has spaces between sentences. */
 NMT_API int32_t nmt_splits(double share);
 NMT_API int32_t nmt_is_spaced(const char *language);
+
+/* The SentencePiece model of the source or the target vocabulary. */
+NMT_API const void *nmt_subwords(const nmt_model *, int32_t target, size_t *size);
 
 /* The piece of a token of the source or the target vocabulary, which does not end with a 0; null if there is none. */
 NMT_API const char *nmt_piece(const nmt_model *, int32_t target, int32_t id, size_t *size);
