@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import json
 import logging
+import os
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nmt.cli.arguments import add_checkpoint, add_model
 from nmt.cli.common import add_plugins, path_of_place
 from nmt.cli.convert import Converter, say
 from nmt.errors import CheckpointError, ConfigError, say_once
+from nmt.files import file_identity, remembered, replace_file
 from nmt.light.pretrained import SUFFIX
 from nmt.marian.package import is_zip
 from nmt.registry import CONVERTERS
 
 if TYPE_CHECKING:
     from nmt.marian.foreign import Foreign
+    from nmt.marian.package import Package
 
 _log = logging.getLogger(__name__)
 _CONVERSION = "2"
 """Another one where conversion has changed, so that no model of an earlier version is taken from the cache."""
+_SETTLED_NS = 2_000_000_000
+"""How long ago a file must have been written for its times to tell a later change: they are coarse."""
 
 
 class _FromMarian(Converter):
@@ -142,27 +150,49 @@ class FromOpusMT(_FromMarian):
         if not is_marian(package) and not any(name.endswith((".spm", ".spm.gz")) for name in package.files):
             return None
         from nmt.compiling import BuildError, own_directory
-        from nmt.marian.convert import convert
 
-        foreign = read_any(path)
-        parts = [
-            _CONVERSION,
-            foreign.sha256,
-            *(hashlib.sha256(side.splitter).hexdigest() for side in (foreign.source, foreign.target)),
-        ]
-        key = hashlib.sha256(" ".join(parts).encode()).hexdigest()
         try:
-            folder = own_directory() / "models" / key
+            cache = own_directory() / "models"
         except BuildError as error:
             raise CheckpointError(f"{path}: cannot be converted: {error}") from error
-        try:
-            if not folder.is_dir():
-                convert(foreign, folder)
-        except (OSError, CheckpointError):
-            if not folder.is_dir():  # unless another process has made it in the meantime
-                raise
-        say_once(_log, f"{path}: {foreign.described}; converted to {folder}")
+        state = _state(path, package)
+        record = cache / f"{hashlib.sha256(os.fsencode(f'{_CONVERSION} {path.resolve()}')).hexdigest()}.json"
+        known = remembered(record)
+        if known.get("files") != state or not (cache / str(known.get("key"))).is_dir():
+            began = time.time_ns()
+            known = _converted(path, cache)
+            settled = all(began - max(written) > _SETTLED_NS for _, (_, *written, _) in state)
+            if settled and _state(path, package) == state:
+                with contextlib.suppress(OSError):  # the record only saves work
+                    replace_file(record, json.dumps({**known, "files": state}).encode())
+        folder = cache / str(known["key"])
+        say_once(_log, f"{path}: {known['described']}; converted to {folder}")
         return folder
+
+
+def _state(path: Path, package: Package) -> list[list[Any]]:
+    """By which a change of the files is noticed without reading them: names, sizes, times and inodes."""
+    files = [path / name for name in sorted(package.files)] if path.is_dir() else [path]
+    return [[file.name, list(file_identity(file) or (0, 0, 0, 0))] for file in files]
+
+
+def _converted(path: Path, cache: Path) -> dict[str, str]:
+    """The name, below `cache`, of the model directory for what is at `path`, and what that is, in words."""
+    from nmt.marian.convert import convert
+
+    foreign = read_any(path)
+    stated = foreign.form, foreign.languages, foreign.licence, foreign.decoding, foreign.weights.settings
+    parts = [_CONVERSION, foreign.sha256, json.dumps(stated, default=str, sort_keys=True)]
+    parts += [hashlib.sha256(side.splitter).hexdigest() for side in (foreign.source, foreign.target)]
+    key = hashlib.sha256(" ".join(parts).encode()).hexdigest()
+    folder = cache / key
+    try:
+        if not folder.is_dir():
+            convert(foreign, folder)
+    except (OSError, CheckpointError):
+        if not folder.is_dir():  # unless another process has made it in the meantime
+            raise
+    return {"key": key, "described": foreign.described}
 
 
 @CONVERTERS.register("to-marian")

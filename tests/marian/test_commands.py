@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import shutil
+import signal
 from pathlib import Path
 
+import httpx
+import numpy as np
 import pytest
+import safetensors.numpy
 import sentencepiece
 
+from nmt.compiling import own_directory
+from nmt.interop.model_dir import find_model
 from nmt.library.loading import load
+from nmt.marian import command
 from nmt.marian import opus_mt as opus_mt_module
 from nmt.marian.shortlists import read_lexicon
 from tests.console import call
+from tests.serving.server_process import ServerProcess, started
 
 
 def texts(folder: Path, name: str, key: str) -> list[str]:
@@ -70,10 +80,72 @@ def test_a_folder_of_transformers_is_taken_as_it_is(
     assert [str(one) for one in model.translate(lines, beam_size=1)] == expected
     said = f"{opus_mt}: a model of OPUS-MT from en to de, 2+2 layers, 32 wide, 901 tokens, licence not stated"
     assert any(said in record.getMessage() for record in caplog.records)
-    (folder,) = (tmp_path / "cache" / "models").iterdir()
-    made = (folder / "model.safetensors").stat().st_mtime_ns
+    assert len(kept(tmp_path / "cache")) == 1
     load(opus_mt)
-    assert (folder / "model.safetensors").stat().st_mtime_ns == made
+    assert len(times) == 1 and len(kept(tmp_path / "cache")) == 1
+
+
+def kept(cache: Path) -> list[Path]:
+    """The converted models of a cache."""
+    return [path for path in (cache / "models").iterdir() if path.is_dir()]
+
+
+def test_a_change_of_a_converted_folder_is_noticed(
+    opus_mt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of content in place, with the size and the time of before; a file that is just being written is read again."""
+    monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
+    read, times = opus_mt_module._tensors, list[int]()
+    monkeypatch.setattr(opus_mt_module, "_tensors", lambda package: times.append(1) or read(package))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in opus_mt.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setattr(command, "_SETTLED_NS", 10**15)
+    find_model(folder)
+    find_model(folder)
+    assert len(times) == 2
+    monkeypatch.setattr(command, "_SETTLED_NS", -1)
+    first = [find_model(folder) for _ in range(3)]
+    assert len(times) == 3 and len(set(first)) == 1
+    weights = folder / "model.safetensors"
+    before = weights.stat()
+    with weights.open("r+b") as stream:
+        stream.seek(-1, 2)
+        stream.write(b"\x01")
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+    second = [find_model(folder) for _ in range(2)]
+    assert len(times) == 4 and len(set(second)) == 1 and second[0] != first[0]
+    for file in (tmp_path / "cache" / "models").glob("*.json"):
+        file.write_text("{")
+    assert find_model(folder) == second[0]
+
+
+@pytest.mark.slow
+def test_a_folder_of_transformers_is_served_and_reloaded(opus_mt: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in opus_mt.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    line = (opus_mt / "source.en").read_text(encoding="utf-8").splitlines()[0]
+    expected = texts(opus_mt, "expected.json", "beam1_lp1.0")[0]
+
+    def answer(server: ServerProcess) -> str:
+        found = httpx.post(f"{server.base}/translate", json={"text": [line]}, timeout=60).json()
+        return str(found["translations"][0]["text"])
+
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    for kernels in own_directory().glob("*.so"):  # which take minutes to compile
+        shutil.copy2(kernels, cache)
+    with started(str(folder), "--beam-size", "1", environment={"NMT_CACHE": str(cache)}) as server:
+        assert answer(server) == expected
+        weights = safetensors.numpy.load_file(folder / "model.safetensors")
+        weights["final_logits_bias"] = weights["final_logits_bias"] + 100 * (np.arange(901) == 5)
+        safetensors.numpy.save_file({k: v.astype(np.float32) for k, v in weights.items()}, folder / "model.safetensors")
+        server.signal(signal.SIGHUP)
+        server.wait_for("INFO - (reloaded)")
+        assert answer(server) != expected
 
 
 def test_a_folder_as_mozilla_ships_it_is_taken_as_it_is(
