@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from nmt.config import load_config
 from nmt.errors import DataError
 from nmt.guided_alignment.links import read_links, wanted_attention
 from nmt.library.loading import load
+from nmt.training.task import task_of
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 
@@ -95,15 +98,22 @@ def test_it_goes_with_other_losses_and_with_text_that_is_split_again(folder: Pat
 
 
 def test_what_pairs_that_are_left_out_are_aligned_to_is_not_learned_by_others(folder: Path) -> None:
-    """Empty and too long pairs have no row in the corpus, and lines of the file that are not read as links."""
+    """Empty and too long pairs have no row in the corpus: each row has the links of its own line."""
     for side in ("en", "de"):
         path = folder / f"train.{side}"
         lines = path.read_text(encoding="utf-8").splitlines()
         path.write_text("".join(f"{line}\n" for line in ["", " ".join(["ba"] * 200), *lines]), encoding="utf-8")
     links = (folder / "train.align").read_text(encoding="utf-8").splitlines()
     write_links(folder, ["", "199-0", *links])
-    assert nmt_train(config(folder, model=BLOCKS)) == 0
-    assert alignment_error(folder / "run", folder, "decoder.1", subwords=False) < 0.5
+    task = task_of(load_config(config(folder, model=BLOCKS)))
+    data = task.prepare(folder / "run")
+    assert len(data.train) == 120 and data.train.report.read == 122
+    for rows in (np.arange(120), np.array([7, 3])):
+        found: list[list[int]] = [[] for _ in rows]
+        for place, target, source in task.guide._links.of(rows).tolist():
+            assert target == source
+            found[place].append(target)
+        assert found == [list(range(len(data.train.source(row)) - 1)) for row in rows]
 
 
 @pytest.mark.parametrize(
