@@ -212,7 +212,7 @@ static void exclude_beginning(const spelled *s, text start, uint32_t last, const
 }
 
 /* The tokens that complete a phrase after a text. One that does is excluded even if the next could make the last word
-   longer: otherwise the search would have to go on with a word that it did not mean. */
+   longer: otherwise the search would have to continue with a word that it did not mean. */
 static void exclude_phrase(const pattern *one, const spelled *s, text before, rule_room *room, const next_words *n) {
     size_t size = (size_t)(before.end - before.begin);
     text phrase = text_of(one->bytes, one->size);
