@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from nmt.cli.arguments import MODEL, add_checkpoint
 from nmt.cli.common import add_plugins, main_of, make_parser, path_of_place
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, DataError, counted, printable
 from nmt.light.pretrained import SUFFIX
 from nmt.registry import EXPORTS
 
@@ -75,6 +76,13 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="text in Markdown for the model card, such as the licence of the data and what the model is for",
     )
+    parser.add_argument(
+        "--source",
+        metavar="FILE",
+        help="text to translate with the run and the file for the engine: BLEU, size and CPU time of both are printed "
+        "and written into the card",
+    )
+    parser.add_argument("--ref", metavar="FILE", help="its translation by people, for --source")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing exported folder or file")
     add_checkpoint(parser)
     add_plugins(parser)
@@ -92,7 +100,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.shortlist is not None and format_ != "engine":
         why = {"folder": "a folder contains the model's decoding.shortlist", "onnx": "ONNX graphs score all words"}
         raise ConfigError(f"--shortlist: allowed only with --format engine; {why[format_]}")
-    exported, what = _exported(arguments, format_)
+    if (arguments.source is None) != (arguments.ref is None):
+        raise ConfigError("--source, --ref: each needs the other")
+    if arguments.source is not None and format_ != "engine":
+        raise ConfigError("--source: allowed only with --format engine")
+    measured = "" if arguments.source is None else _measured(arguments)
+    exported, what = _exported(arguments, format_, note=measured)
     from nmt.interop.model_card import megabytes
 
     for note in exported.notes:
@@ -102,10 +115,48 @@ def run(arguments: argparse.Namespace) -> int:
         unpacked = sum(4 * weight.numel() for weight in exported.model.model.state_dict().values())
         weights += f", in fp32 {megabytes(unpacked)}"
     print(f"{arguments.output}: {exported.model.path} {what}, {megabytes(exported.total)} ({weights})")
+    print(measured.partition("\n\n")[2], end="\n" if measured else "")
     return 0
 
 
-def _exported(arguments: argparse.Namespace, format_: str) -> tuple[Exported, str]:
+def _measured(arguments: argparse.Namespace) -> str:
+    """What rounding costs, in Markdown: a first file is written, and translates the text as the run does."""
+    from nmt.data.text import read_lines
+    from nmt.files import temporary_directory
+    from nmt.interop.model_card import megabytes
+    from nmt.library import evaluation, loading
+
+    lines, references = list(read_lines(arguments.source)), list(read_lines(arguments.ref))
+    if not lines:
+        raise DataError(f"{arguments.source}: is empty")
+    rows, signature = ["| model | BLEU | size | CPU time of a line |", "|---|---|---|---|"], ""
+    with temporary_directory("nmt-export") as folder:
+        first = argparse.Namespace(**{**vars(arguments), "output": folder / arguments.output.name})
+        exported, what = _exported(first, "engine", note="")
+        numbers = sum(weight.numel() for weight in exported.model.model.state_dict().values())
+        for name, size, model, more in (
+            (
+                "the run",
+                4 * numbers,
+                arguments.models[0],
+                {"checkpoint": arguments.checkpoint, "plugins": arguments.plugins},
+            ),
+            (f"the file, {what}", exported.total, first.output, {}),
+        ):
+            with loading.load(model, device="cpu", **more) as translator:
+                translator.translate(lines[:1])
+                start = time.process_time()
+                texts = [result.text for result in translator.translate(lines)]
+                spent = 1000 * (time.process_time() - start) / len(lines)
+                target = None if translator.target_language == "?" else translator.target_language
+                found = evaluation.evaluate(texts, references, metrics=["bleu"], language=target)
+            signature = found.scores["bleu"].signature
+            rows.append(f"| {name} | {found['bleu']:.2f} | {megabytes(size)} | {spent:.2f} ms |")
+    text = f"{counted(len(lines), 'line')} of {printable(arguments.source)}, {signature}"
+    return "\n".join(["## What rounding costs", "", f"{text}:", "", *rows])
+
+
+def _exported(arguments: argparse.Namespace, format_: str, *, note: str) -> tuple[Exported, str]:
     """Export; what was written, and in what form, for people."""
     (model,), output = arguments.models, arguments.output
     options = {name: getattr(arguments, name) for name in ("checkpoint", "plugins", "overwrite")}
@@ -120,7 +171,7 @@ def _exported(arguments: argparse.Namespace, format_: str) -> tuple[Exported, st
         from nmt.search.shortlist import load_shortlist
 
         options |= {"shortlist": arguments.shortlist, "read_shortlist": load_shortlist}
-        file = export_engine(model, output, precision=precision, note=_note(arguments), **options)
+        file = export_engine(model, output, precision=precision, note=f"{_note(arguments)}\n\n{note}", **options)
         return file, f"for the engine in {precision}"
     stored = _precision(arguments, ONNX_PRECISIONS, "is not allowed for ONNX graphs")
     if importlib.util.find_spec("onnx") is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from nmt.data import EOS, PAD, SentencePieceTokenizer
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
+from nmt.light import Translator
 from nmt.models import build_model
 from nmt.search.base import greedy_search
 from nmt.search.shortlist import Shortlist
 from nmt.search.values import FIRST_EOS_PENALTY
+from tests.compiled import needed_engine
 from tests.interop.engine_reference import File, Search
 from tests.tiny_run import make_run
 
@@ -278,3 +281,22 @@ def test_a_note_of_the_maker_is_in_the_card(
     assert "Licence: CC BY, *für alle*.".encode() in (tmp_path / card).read_bytes()
     note.unlink()
     assert f"{note}: " in refused(capsys, *arguments, "--overwrite", code=1)
+
+
+def test_what_rounding_costs_is_printed_and_in_the_card(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, out = tmp_path / "text", tmp_path / "model.nmt"
+    text.write_text("a longaer sentence\n\nb of ax\n")
+    assert export.main([str(run), "-o", str(out), "--source", str(text), "--ref", str(text)]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(
+        r"\| the run \| [\d.]+ \| [\d.]+ MB \| [\d.]+ ms \|\n\| the file, for the engine in int8 \|", shown
+    )
+    with Translator(out, library=needed_engine()) as translator:
+        assert "## What rounding costs" in translator.card["card"] and "3 lines of" in translator.card["card"]
+    for arguments, problem in (
+        (["--source", text], "--source, --ref: each needs the other"),
+        (["--source", text, "--ref", text, "--format", "folder"], "--source: allowed only with --format engine"),
+    ):
+        assert problem in refused(capsys, run, "-o", tmp_path / "x", *arguments, code=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import shutil
 import subprocess
 import sys
@@ -148,6 +149,64 @@ def test_placeholders_and_terms_are_where_the_run_puts_them(
         by_file.translate("a", glossary="missing.tsv")
     with pytest.raises(nmt.DataError, match="^'a {x}': prefix: not allowed together with '{x}'"):
         by_file.translate(nmt.Request("a {x}", prefix="b"), placeholders=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"min_length": 4},
+        {"no_repeat_ngram": 2},
+        {"coverage_penalty": 0.4},
+        {"prefix": True},
+        {"forbidden": True},
+        {"placeholders": True},
+        {"glossary": "terms.tsv"},
+        {"score": True},
+    ],
+    ids=str,
+)
+def test_a_thousand_lines_are_those_of_the_run(
+    by_run: nmt.Translator, by_file: nmt.Translator, options: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal but for a few lines where two hypotheses are as good up to rounding."""
+    monkeypatch.chdir(tmp_path)
+    Path("terms.tsv").write_text("longaer\tL\u00e4nger\nof b\tvon B\n", encoding="utf-8")
+    draw = random.Random(7)
+    words = [
+        "a",
+        "b",
+        "c",
+        "longaer",
+        "longber",
+        "sentence",
+        "of",
+        "ax",
+        "by",
+        "dz.",
+        "{name}",
+        "<i>",
+        "</i>",
+        "%s",
+        "of b",
+    ]
+    lines = [" ".join(draw.choices(words, k=draw.randint(1, 8))) for _ in range(1000)]
+    plain = [one.text for one in by_run.translate(lines)]
+    if "score" in options:
+        found, wanted = by_file.score(lines, plain), by_run.score(lines, plain)
+        assert [one.score for one in found] == pytest.approx([one.score for one in wanted], abs=1e-3)
+        return
+    requests: list[nmt.Request] = []
+    for line, text, other in zip(lines, plain, plain[1:] + plain[:1], strict=True):
+        beginning = text[: draw.randint(1, 5)] + draw.choice(["", " "]) if options.get("prefix") else ""
+        excluded = [(text.split() or ["b"])[0], other[:2] or "b"] if options.get("forbidden") else []
+        requests.append(nmt.Request(line, prefix=beginning, forbidden=[one for one in excluded if one.strip()]))
+    own = {name: value for name, value in options.items() if name not in ("prefix", "forbidden")}
+    results, expected = by_file.translate(requests, **own), by_run.translate(requests, **own)
+    same = [one.text == other.text for one, other in zip(results, expected, strict=True)]
+    scores = [(one.score, other.score) for one, other in zip(results, expected, strict=True)]
+    assert all(found == pytest.approx(wanted, abs=1e-3) for found, wanted in scores)
+    assert sum(same) >= 998 and [one.text for one in expected] != plain
 
 
 def test_what_no_translation_can_keep_to_is_an_error_of_its_line(by_file: nmt.Translator) -> None:

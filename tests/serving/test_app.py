@@ -181,9 +181,13 @@ def test_files_for_the_engine_are_served(exported: Exported) -> None:
     async def test(client: httpx.AsyncClient, service: Service) -> None:
         found = (await client.post("/translate", json={"text": LINES, "details": ["attention"]})).json()
         assert [one["text"] for one in found["translations"]] == [one.text for one in translator.translate(LINES)]
-        refused = await client.post("/translate", json={"text": "a", "prefix": "b"})
+        asked = {"text": "a {x}", "placeholders": True, "forbidden": ["b"]}
+        assert "{x}" in only(await client.post("/translate", json=asked))["text"]
+        begun = only(await client.post("/translate", json={"text": "a", "prefix": "b "}))["text"]
+        assert begun == translator.translate("a", prefix="b ").text and begun.startswith("b")
+        refused = await client.post("/translate", json={"text": "a", "required": "b"})
         assert refused.status_code == 400
-        assert refused.json()["error"].startswith("prefix: ")
+        assert refused.json()["error"].startswith("required: ")
 
     with nmt.load(exported.file) as translator:
         served(translator, test)
