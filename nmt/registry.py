@@ -95,6 +95,7 @@ OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training.optimizers", "nm
 SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training.schedules", "nmt.optimization.schedules")
 CALLBACKS: Registry[Any] = Registry("callback", "nmt.training.callbacks")
 SEARCHES: Registry[Any] = Registry("search", "nmt.search.base", "nmt.search.beam", "nmt.sampling.search")
+CONSTRAINED_SEARCHES: Registry[Any] = Registry("search with required phrases", "nmt.required_phrases.search")
 EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")
 CONVERTERS: Registry[Any] = Registry("converter", "nmt.zero.command", "nmt.marian.command")
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation.metrics")

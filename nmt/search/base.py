@@ -24,9 +24,20 @@ from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
-    from nmt.search.required import Required
 
 S = TypeVar("S", bound=SearchState)
+
+
+@dataclass(frozen=True)
+class Required:
+    """What the translations of a batch must contain, in words as the search calls them (ids or places in a list)."""
+
+    phrases: Sequence[Sequence[tuple[int, ...]]]
+    """The phrases of each sentence [B]; a repeated phrase counts once."""
+    joins_left: Tensor
+    """Whether each word begins with a letter that a letter before it makes part of a longer word [V]."""
+    joins_right: Tensor
+    """Whether it ends with such a letter [V]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +133,7 @@ class Search:
 
         Further keyword arguments, passed if `accepts` names them:
             coverage_penalty: as in the section `decoding`, where it is not 0; the model has `attending_step` then.
-            required: a `nmt.search.required.Required`, where some sentence of the batch must contain phrases.
+            required: a `Required`, where some sentence of the batch must contain phrases.
             decode: the text of a list of words as the search calls them, ids of the model or places in a shortlist.
 
         Returns:

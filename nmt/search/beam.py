@@ -18,10 +18,9 @@ from nmt.config.options import check_options
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError, refused
 from nmt.ops.matrices.best_words import BestWords, Choice
-from nmt.registry import SEARCHES
+from nmt.registry import CONSTRAINED_SEARCHES, SEARCHES
 from nmt.search.base import Search, Settings, rows_to_keep
 from nmt.search.coverage import CoveringModel
-from nmt.search.required import constrained_beam_search
 from nmt.search.ruled import RuledModel, SearchModel, SearchState, Temperature
 from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
 
@@ -197,7 +196,7 @@ class BeamSearch(Search):
     def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
         if self.options.temperature != 1:
             model = model.adjusted(Temperature(self.options.temperature))
-        run = by_beam if settings.required is None else constrained_beam_search
+        run = by_beam if settings.required is None else CONSTRAINED_SEARCHES.get("beam")
         return run(model, source, settings)
 
 

@@ -22,8 +22,7 @@ from nmt.data import EOS, UNK, Tokenizer
 from nmt.data.matching import is_boundary, is_in_text, spellings
 from nmt.data.tokenizer import on_one_line
 from nmt.registry import SEARCHES
-from nmt.search.base import searches_that_accept
-from nmt.search.required import Required
+from nmt.search.base import Required, searches_that_accept
 from nmt.search.ruled import Rule, Step
 from nmt.search.values import Request
 

@@ -28,6 +28,7 @@ TOGETHER = {
     "optimization": "training",
     "other_tasks": "tagging",
     "ranking": "evaluation",
+    "required_phrases": "search",
     "run_check": "training",
     "sampling": "search",
     "scoring": "cli",

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from nmt.ops.matrices.best_words import log_probabilities
+from nmt.required_phrases import search as module
+from nmt.required_phrases.search import BLOCKED, MET, Phrase
 from nmt.search import Hypothesis, beam_search
-from nmt.search import required as module
-from nmt.search.base import Settings
-from nmt.search.required import BLOCKED, MET, Phrase, Required
+from nmt.search.base import Required, Settings
 from tests.search.naive import Scored
 from tests.search.naive import log_probabilities as next_log_probabilities
 from tests.search.table_model import EOS, PAD, TableModel, TableState, random_sources

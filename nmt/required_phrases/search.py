@@ -18,7 +18,8 @@ from torch import Tensor
 
 from nmt.data.vocabulary import EOS, PAD
 from nmt.ops.matrices.best_words import Choice, best_words
-from nmt.search.base import Settings, rows_to_keep
+from nmt.registry import CONSTRAINED_SEARCHES
+from nmt.search.base import Required, Settings, rows_to_keep
 from nmt.search.coverage import CoveringModel
 from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, penalty_of
 
@@ -26,18 +27,6 @@ MET: Final = -1
 """The phrase is complete, and the following text does not extend its last word."""
 BLOCKED: Final = -2
 """Nothing of the phrase is present, and it cannot begin with the next token, which would extend a word."""
-
-
-@dataclass(frozen=True)
-class Required:
-    """What the translations of a batch must contain, in words as the search calls them (ids or places in a list)."""
-
-    phrases: Sequence[Sequence[tuple[int, ...]]]
-    """The phrases of each sentence [B]; a repeated phrase counts once."""
-    joins_left: Tensor
-    """Whether each word begins with a letter that a letter before it makes part of a longer word [V]."""
-    joins_right: Tensor
-    """Whether it ends with such a letter [V]."""
 
 
 class Phrase:
@@ -201,6 +190,7 @@ def _shared(candidates: Sequence[tuple[Bank, Alive, int]], width: int) -> list[t
     raise AssertionError("every bank has an end")
 
 
+@CONSTRAINED_SEARCHES.register("beam")
 @torch.inference_mode()
 def constrained_beam_search(model: Any, source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
     """Search the best translations of a batch that contain all required phrases of their sentences.

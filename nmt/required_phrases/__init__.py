@@ -1,0 +1,1 @@
+"""Beam search for translations that must contain phrases."""
