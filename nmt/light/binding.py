@@ -6,6 +6,7 @@ longer than translating a sentence.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import os
 from collections import namedtuple
@@ -15,7 +16,7 @@ from .errors import ArgumentError, EngineError, StoppedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, Final, NoReturn, TypeAlias
 
     Options: TypeAlias = Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 UNK: Final = 1
 EOS: Final = 2
 _ROOM: Final = 5000  # bytes of a message, which may name a long path
+_SOON: Final = 4096  # so many bytes, or ids, are translated before anybody would wish to end it
 _STRINGS: Final = [c_void_p, POINTER(c_char_p), POINTER(c_size_t), c_size_t, c_void_p, c_char_p, c_size_t]
 TEXTS: Final = ("text", "prefix", "forbidden")
 
@@ -257,19 +259,42 @@ class Model(NotCopied):
         self, name: str, items: Any, sizes: list[int] | None, options: Options, stop: Stop | None = None, *more: Any
     ) -> Results:
         """What the function `name` of nmt_engine.h makes of an array of `items`, whose sizes it may want."""
-        given = self._given(options)
+        count, given = len(items), self._given(options)
+        size = sum(sizes if sizes is not None else (one.text_size for one in items))
+        stop = Stop() if stop is None and size > _SOON else stop
         if stop is not None:
             given = ctypes.create_string_buffer(given.raw, len(given))  # that of other calls has no flag
             self.code.nmt_set_stop(given, ctypes.byref(stop.flag))
-        problem, count = ctypes.create_string_buffer(_ROOM), len(items)
+        problem = ctypes.create_string_buffer(_ROOM)
         call, used = getattr(self.code, name), self._used()
         lengths = () if sizes is None else ((c_size_t * count)(*sizes),)
-        handle = call(used.handle, items, *lengths, *more, count, given, problem, _ROOM)
+        arguments = (used.handle, items, *lengths, *more, count, given, problem, _ROOM)
+        handle = call(*arguments) if size <= _SOON or stop is None else _beside(call, arguments, stop)
         if not handle:
             if stop is not None:
                 stop.check()
             raise EngineError(_line(problem.value))
         return Results(self, handle, count)
+
+
+def _beside(call: Callable[..., Any], arguments: Sequence[Any], stop: Stop) -> Any:
+    """Call C in another thread, so that Python sees a signal at once; what its handler raises ends the call."""
+    found: list[Any] = []
+    ended = _thread.allocate_lock()
+    ended.acquire()
+
+    def run() -> None:
+        found.append(call(*arguments))
+        ended.release()
+
+    _thread.start_new_thread(run, ())
+    try:
+        ended.acquire()
+    except BaseException:
+        stop.set()
+        ended.acquire()
+        raise
+    return found[0]
 
 
 def _asked(lines: Sequence[bytes], wishes: Sequence[tuple[bytes, bytes]]) -> Any:

@@ -326,6 +326,22 @@ def test_a_pipe_that_does_not_block_is_waited_for(engine: Path, model: Path) -> 
         assert b"nmt-light: 2 lines in " in running.stderr.read()
 
 
+def test_a_signal_ends_what_takes_long(engine: Path, model: Path, tmp_path: Path) -> None:
+    """The text is translated in one call of the engine, which would take far longer than this test waits."""
+    (tmp_path / "text").write_text(f"{ONE}\n" * 50_000, encoding="utf-8")
+    options = ("--beam-size", "500", "-i", tmp_path / "text", "-o", tmp_path / "out")
+    with process(engine, model, *options) as running:
+        assert running.stderr
+        running.stderr.readline()  # that it is ready
+        time.sleep(0.3)
+        running.send_signal(signal.SIGTERM)
+        try:
+            assert (running.wait(HANGS), running.stderr.read()) == (143, b"nmt-light: terminated\n")
+        finally:
+            running.kill()
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+
+
 def test_ctrl_c_and_a_reader_that_goes_away(engine: Path, model: Path, tmp_path: Path) -> None:
     with children_begin_with(signal.SIGINT, signal.default_int_handler):  # which jobs in the background ignore
         running = process(engine, model, "-o", tmp_path / "out", stdin=subprocess.PIPE)
