@@ -296,9 +296,10 @@ def inspect(
         each: called for each pair with the number of its line, from 1, and its faults.
 
     Raises:
-        DataError: files are missing, of unequal length or without a line. Lines that are not UTF-8 are a fault.
+        DataError: files are missing, of unequal length or without a line, or `held_out` is not UTF-8. In the corpus
+            lines that are not UTF-8 are a fault.
     """
-    known = HeldOut(pair for text in held_out for _, pair, _ in _pairs(text))
+    known = HeldOut(Pair(*lines) for text in held_out for lines in read_pairs(text))
     counted, lines = NormsOf(), 0
     for _, pair, _ in _pairs(files):
         counted.add(pair)

@@ -20,15 +20,11 @@ from typing import IO, Any, Final, Literal, NamedTuple, TypeVar
 
 from nmt.errors import DataError, counted, missing
 from nmt.light.counts import Noted
-from nmt.light.lines import MARK, is_wide, not_utf8
+from nmt.light.lines import LONGEST_LINE, MARK, is_wide, not_utf8
 
 T = TypeVar("T")
 
 _FETCHED_BY = {("data", name): f"nmt-data {name}" for name in ("multi30k", "tatoeba", "wmt14")}
-
-LONGEST_LINE = 1 << 24
-"""Bytes of a line. Far more than a sentence has, and little enough that a packed file of one line fills no memory.
-SentencePiece ends the process where memory for a line is missing, and needs 60 bytes for each of its bytes."""
 
 PAUSE = 0.001
 """Seconds without a line that end a window: a sender that waits for the answer is not kept waiting, and one that is

@@ -18,8 +18,10 @@ SHORT, LONG = 0.1, 0.3
 for. In calls of fewer lines threads wait for each other more often."""
 MARK: Final = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8, which every reader drops at the beginning of a file."""
+LONGEST_LINE: Final = 1 << 24
+"""Bytes of a line. Far more than a sentence has, and little enough that a packed file of one line fills no memory.
+SentencePiece ends the process where memory for a line is missing, and needs 60 bytes for each of its bytes."""
 _BLOCK: Final = 1 << 20
-_LONGEST: Final = 64 << 20  # bytes of a line
 _WIDE_MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 _CONTROLS: Final = bytes(byte for byte in range(32) if byte != 9)
 _FEWEST: Final = 3  # characters of a line that tell an encoding without a mark, twice as many where none is 0
@@ -96,8 +98,8 @@ def _complete(source: Any, name: str) -> Iterator[list[bytes]]:
             lines = [b"".join(begun), *others[:-1]]
             begun, held, count = [others[-1]], len(others[-1]), count + len(lines)
             yield [line[:-1] if line.endswith(b"\r") else line for line in lines]
-        if held > _LONGEST:
-            raise EngineError(f"{name}, line {count + 1}: longer than {_LONGEST >> 20} MiB; is it text?")
+        if held > LONGEST_LINE:
+            raise EngineError(f"{name}, line {count + 1}: longer than {LONGEST_LINE >> 20} MiB; is it text?")
     if held or (is_marked and not count):
         yield [b"".join(begun)]
 

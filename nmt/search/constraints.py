@@ -486,8 +486,9 @@ class ConstraintsMaker:
         return prefix + text.lstrip().removeprefix(written)
 
     def ids_of(self, text: str) -> Sequence[int]:
-        """A text in tokens: of its spellings in Unicode the first that has the fewest."""
-        return min(self._tokenizer.encode_target(spellings(text)), key=lambda ids: (ids.count(UNK), len(ids)))
+        """A text in tokens, without white space at its ends: of its spellings in Unicode the first that has the
+        fewest."""
+        return min(self._tokenizer.encode_target(spellings(text.strip())), key=lambda ids: (ids.count(UNK), len(ids)))
 
 
 def _phrases_of(constraints: Sequence[Constraints], words: Tensor | None) -> list[tuple[tuple[int, ...], ...]]:

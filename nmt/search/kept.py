@@ -41,6 +41,7 @@ _SYMBOL = re.compile(f"{_BRACES}|{_PRINTF}|{_ENTITY}")
 _BROKEN = re.compile(f"(?=(?:{_PRINTF}|{_ENTITY}))[%&]")
 _DELIMITED = {"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>", "<%": "%>", "{%": "%}", "{# ": "#}"}
 _TAG = re.compile(r"<(?!/?unk>)/?([A-Za-z]\w*(?:[.-]\w+)*(?::\w+(?:[.-]\w+)*)?)(?=[\s/>])|<!([A-Za-z]+)(?=[\s>])")
+_END_TAG = re.compile(r"</([A-Za-z][\w:.-]*)")
 _TAG_END = re.compile(r"[^\S\r\n]*/?[^\S\r\n]*>")
 _VALUE = rf"""(?:"[^"\r\n]*"|'[^'\r\n]*'|{_BRACES}|[^\s"'<>=`][^\s"'<>`]*)"""
 _ATTRIBUTE = re.compile(
@@ -128,6 +129,7 @@ class _Scanner:
         self._line = line
         self._next: dict[str, int] = {}
         self._failed: set[int] = set()
+        self._ends = {match[1].lower(): match.start() for match in _END_TAG.finditer(line)}
 
     def end(self, begin: int) -> int:
         """Where the markup, symbol or entity that begins at a place ends; `begin` if there is none."""
@@ -153,7 +155,8 @@ class _Scanner:
         match = _TAG.match(self._line, begin)
         if match is None:
             return begin
-        place, read, has_bare = match.end(), [], False
+        place, read, name, has_bare = match.end(), [], (match[1] or "").lower(), False
+        is_sure = name in _STANDING_ALONE or self._ends.get(name, 0) > begin
         while (end := _TAG_END.match(self._line, place)) is None:
             read.append(place)
             # A quotation is closed in a declaration as in a tag; other places are read in one way alone.
@@ -162,8 +165,9 @@ class _Scanner:
                 self._failed.update(read)
                 return begin
             place, has_bare = part.end(), has_bare or (not match[2] and part["bare"] is not None)
+            is_sure = is_sure or part[0][-1] in "\"'"
         is_glued = begin > 0 and self._line[begin - 1].isalnum()
-        return begin if has_bare and is_glued else end.end()  # a<b and c>d
+        return begin if has_bare and is_glued and not is_sure else end.end()  # a<b and c>d
 
 
 def _found(line: str, begin: int, end: int) -> Found:

@@ -175,6 +175,8 @@ def test_packed_text_is_not_hidden(corpus: Path, capsys: pytest.CaptureFixture[s
             1,
         ),
         (["check", "train", "--held-out", "dve"], "neither dve.de nor dve.de.gz exists", 1),
+        (["check", "train", "--held-out", "wide"], "wide.de, line 1: not UTF-8", 1),
+        (["clean", "train", "-o", "out", "--held-out", "latin"], "latin.de, line 1: not UTF-8", 1),
         (["check", "train", "--max-ratio", "0.5"], "'0.5' is not a number from 1 to", 2),
         (["clean", "train", "-o", "train"], "train.de: is the text to read", 2),
         (["clean", "train", "-o", "out", "--keep", "copy"], "'copy' is not a fault. Did you mean 'copied'?", 2),
@@ -189,6 +191,9 @@ def test_mistakes_are_one_line(
 ) -> None:
     for name, text in (("odd.en", "a\nb\n"), ("odd.de", "a\n"), ("none.en", ""), ("none.de", "")):
         Path(name).write_text(text, encoding="utf-8")
+    for name, encoding in (("wide", "utf-16-le"), ("latin", "latin-1")):
+        for language in ("en", "de"):
+            Path(f"{name}.{language}").write_text("Zwei Männer spielen.\n", encoding=encoding)
     if "de.gz" in arguments:
         Path("odd.de.gz").write_bytes(gzip.compress(b"a\nb\n"))
     assert main(arguments) == code

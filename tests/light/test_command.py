@@ -395,7 +395,7 @@ def test_a_carriage_return_belongs_to_the_end_of_a_line_and_to_no_other(tmp_path
 
 
 def test_lines_longer_than_any_text_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("nmt.light.lines._LONGEST", 10)
+    monkeypatch.setattr("nmt.light.lines.LONGEST_LINE", 10)
     monkeypatch.setattr("nmt.light.lines._BLOCK", 4)
     (tmp_path / "text").write_bytes(b"one\ntwo three\n" + b"x" * 40 + b"\nrest")
     seen = []

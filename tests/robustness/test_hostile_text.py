@@ -141,13 +141,15 @@ def test_a_gzip_bomb_of_one_line_is_refused_with_bounded_memory(tmp_path: Path) 
 
 
 def test_an_endless_line_in_a_pipe_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.cli.lines.LONGEST_LINE", 3)
+    for module in ("nmt.cli.lines", "nmt.data.text"):
+        monkeypatch.setattr(f"{module}.LONGEST_LINE", 4)
     reading, writing = os.pipe()
-    os.write(writing, b"abc\nabcd")
+    os.write(writing, b"abc\nabcde")
     os.close(writing)
-    lines = read_lines(LiveLines(reading, "pipe"))  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="pipe: a line is longer than"):
-        list(lines)
+    lines = read_lines(LiveLines(reading, "pipe"), name="pipe")  # type: ignore[arg-type]
+    assert next(lines) == "abc"
+    with pytest.raises(DataError, match="^pipe, line 2: longer than"):
+        next(lines)
     os.close(reading)
 
 

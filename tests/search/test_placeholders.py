@@ -176,6 +176,10 @@ def test_all_survive_in_n_best_lists_and_lines_in_parts(loaded: LoadedModel, lon
         ),
         ("http://x.org/{{ a b }}/c.", ["http://x.org/{{ a b }}/c"]),
         ("AT&T, a & b; &x &nbsp &#; &#xG; &lt;b&gt;", ["&lt;", "&gt;"]),
+        (  # names alone as attributes, directly after a word, where it is no comparison
+            'A<q lang="de" hidden>b</q>c<td nowrap>d</td>\u672c<input disabled>e<br clear>f<i and g>h',
+            ['<q lang="de" hidden>', "</q>", "<td nowrap>", "</td>", "<input disabled>", "<br clear>"],
+        ),
     ],
 )
 def test_what_a_placeholder_is(line: str, wanted: list[str]) -> None:

@@ -150,3 +150,14 @@ def test_white_space_and_what_cannot_be_seen_stand_once(loaded: LoadedModel, tmp
         written = prefix.replace("\n", " ").strip()
         assert found.is_finite and found.best.startswith(written), (prefix, found.best)
         assert not found.best.removeprefix(written).strip().startswith(written.split()[-1]), (prefix, found.best)
+
+
+@pytest.mark.parametrize("beam", [4, 1])
+def test_any_white_space_at_the_ends_is_a_space(loaded: LoadedModel, beam: int) -> None:
+    """Also what the tokenizer keeps: a no-break space, that of Japanese text, and narrow ones."""
+    spaces = ["\u00a0", "\u3000", "\u2009", "\u202f", "\t"]
+    wanted = translations(loaded, ["longxer", "longxer "], SOURCES[:1], beam)
+    found = translations(loaded, [f"{space}longxer" for space in spaces], SOURCES[:1], beam)
+    assert {one.best for one in found} == {wanted[0].best}
+    found = translations(loaded, [f"longxer{space}" for space in spaces], SOURCES[:1], beam)
+    assert {one.best for one in found} == {wanted[1].best}
