@@ -16,7 +16,7 @@ const code = fs.readFileSync(path.join(folder, "nmt.wasm"));
   }
   const start = process.cpuUsage();
   const results = JSON.parse(fs.readFileSync(lines)).map((line) => engine.translate(line, { beam_size: Number(beam) }));
-  const problems = [{ coverage_penalty: 1 }, { threads: 2 }, { repeat_penalty: 0 }, { n_best: 0.5 }].map((options) => {
+  const problems = [{ glossary: 1 }, { threads: 2 }, { repeat_penalty: 0 }, { n_best: 0.5 }].map((options) => {
     try { return engine.translate("a", options).text; } catch (error) { return error.message; }
   });
   const several = engine.translate(lines && JSON.parse(fs.readFileSync(lines))[0],

@@ -100,7 +100,8 @@ def test_options_of_the_browser_by_their_names(page: Path, tmp_path: Path) -> No
     lacking, threads, wrong, half = seen["problems"]
     allowed = "Allowed: beam_size, n_best, max_length_offset, length_penalty, shortlist, scores, attention, split, "
     what = "is not an option of the engine in a browser"
-    assert lacking == f"coverage_penalty: {what}. {allowed}split_long, repeat_penalty."
+    allowed += "split_long, repeat_penalty, min_length, no_repeat_ngram, coverage_penalty."
+    assert lacking == f"glossary: {what}. {allowed}"
     assert threads.startswith("threads: is not an option")
     assert (wrong, half) == ("repeat_penalty must be 0.01 to 10", "n_best must be 1 to 1000")
     engine = native(page)

@@ -63,7 +63,7 @@ static bool add_pattern(wishes *w, const vocabulary *words, text spelling) {
     for (size_t i = 0; size > 0 && i < w->pattern_count; i++)
         is_known = is_known || (w->patterns[i].size == (size_t)size && !memcmp(w->patterns[i].bytes, one.bytes, (size_t)size));
     if (is_known) return free(one.bytes), size >= 0;
-    one.size = (size_t)size, room = 0;
+    one.size = (size_t)size, one.bytes[size] = 0, room = 0;
     const spelled *s = &words->single;
     bool fine = true;
     for (int32_t i = 0; fine && i < s->size; i++) {
@@ -160,7 +160,7 @@ bool wishes_read(wishes *w, const nmt_request *asked, const subwords *target, co
     for (size_t i = 0; size >= 0 && i < w->pattern_count; i++) {
         const pattern *one = &w->patterns[i];
         if (!occurs(text_of(prefix, (size_t)size), text_of(one->bytes, one->size), 0)) continue;
-        snprintf(problem, room, "forbidden: '%.*s' is in the prefix", (int)one->size, one->bytes);
+        snprintf(problem, room, "forbidden: '%.200s' is in the prefix", one->bytes);
         size = -1;
     }
     free(prefix);

@@ -10,7 +10,7 @@
 
 /* A phrase that must not occur, in one spelling. */
 typedef struct {
-    char *bytes;
+    char *bytes; /* ended by a 0 */
     size_t size;
     int32_t *within; /* tokens that contain it as whole words, not at their beginning */
     size_t count;
