@@ -45,17 +45,21 @@ class _Model:
         self.defaults = dict(defaults)
         self.facts = facts
         self._known: dict[str, int] = {}
+        self.hypotheses(self.defaults)
         compute = functools.partial(_compute, translator)
         self.batcher = Batcher(compute, service.settings, metrics=service.metrics, nice="file" in service.doors)
 
+    def known(self, options: Mapping[str, Any]) -> int | None:
+        """What `hypotheses` has found before."""
+        return self._known.get(json.dumps(options, sort_keys=True))
+
     def hypotheses(self, options: Mapping[str, Any]) -> int:
         """Hypotheses of a sentence in a search with such options, kept for some of them."""
-        kind = json.dumps(options, sort_keys=True)
-        if kind not in self._known:
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            self._known[kind] = max(1, self.translator.hypotheses(**options))
-        return self._known[kind]
+        if len(self._known) >= KNOWN:
+            self._known.clear()
+        found = max(1, self.translator.hypotheses(**options))
+        self._known[json.dumps(options, sort_keys=True)] = found
+        return found
 
 
 class Service:
@@ -164,7 +168,9 @@ class Service:
         if given.get("search", defaults.get("search")) != defaults.get("search"):
             defaults.pop("search_options", None)  # they are for the other search
         sentences, options = wanted.sentences(), {**defaults, **given}
-        hypotheses = model.hypotheses(options)
+        with model.batcher.kept():  # options that are new may need more of nmt, whose import takes seconds
+            hypotheses = model.known(options) or await asyncio.to_thread(model.hypotheses, options)
+        self._check_ready()
         if is_surely_short(sentences, options, most=min(SHORT // hypotheses, self.settings.max_sentence_tokens)):
             return model.batcher.submit(sentences, options, [(len(one.text) + 1) * hypotheses for one in sentences])
         counting = functools.partial(count, model.translator, sentences, options, self.settings, hypotheses=hypotheses)

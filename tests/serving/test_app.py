@@ -246,6 +246,32 @@ def test_a_request_whose_time_is_over_is_answered_and_dropped(by_request: bool) 
     served(translator, test, max_wait=0.0, timeout=20 if by_request else 0.2)
 
 
+def test_options_whose_first_use_takes_long_keep_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as those for which a file for the engine needs PyTorch, which has to be imported."""
+    translator, asked = Fake(), threading.Event()
+    translator.may.set()
+
+    def hypotheses(**options: Any) -> int:
+        if "placeholders" in options:
+            asked.set()
+            assert may_end.wait(30)
+        return 4
+
+    may_end = threading.Event()
+    monkeypatch.setattr(translator, "hypotheses", hypotheses)
+
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        slow = asyncio.ensure_future(client.post("/translate", json={"text": "a", "placeholders": True}))
+        while not asked.is_set():
+            await asyncio.sleep(0.001)
+        assert only(await client.post("/translate", json={"text": "b"}))["text"] == "B"
+        assert not slow.done()
+        may_end.set()
+        assert only(await slow)["text"] == "A"
+
+    served(translator, test)
+
+
 @pytest.mark.parametrize("asked", [{}, {"max_seconds": 100}])
 def test_the_time_of_a_request_begins_with_its_first_byte(
     asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
