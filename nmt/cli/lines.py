@@ -19,9 +19,10 @@ from typing import IO, Any, BinaryIO, Final, NamedTuple
 from nmt.cli.common import say
 from nmt.cli.descriptors import require
 from nmt.data import read_lines
-from nmt.data.text import LONGEST_LINE, Policy, Undecodable, wide, windows
+from nmt.data.text import Policy, Undecodable, wide, windows
 from nmt.data.tokenizer import on_one_line
 from nmt.errors import DataError, counted, refused, shown
+from nmt.light.lines import LONGEST_LINE
 from nmt.search import Request
 from nmt.system import USUAL_COLUMNS, columns
 

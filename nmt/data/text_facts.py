@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.data.text import LONGEST_LINE, FilePair, ParallelText, nothing_in, read_lines, unequal
+from nmt.data.text import FilePair, ParallelText, nothing_in, read_lines, unequal
 from nmt.data.work import Advance, no_progress
 from nmt.errors import DataError
 from nmt.files import file_identity, reason, remembered, replace_text
-from nmt.light.lines import is_wide
+from nmt.light.lines import LONGEST_LINE, is_wide
 
 _BLOCK = 1 << 20
 
