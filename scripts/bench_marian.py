@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure the engine beside those of Firefox, fxtranslate and slimt, with the same 8-bit models, in one run.
 
-    scripts/bench_marian.py --peers PYTHON --work DIR [--kernels NAME...] [-o scripts/results/marian.md]
+    scripts/bench_marian.py --peers PYTHON --work DIR [--kernels NAME...] [-o FILE.md]
 
 PYTHON is that of an environment with `pip install fxtranslate==0.5.0 slimt==0.1.0` (slimt has a wheel for 3.11 only).
 The models have random weights and the shapes of two published ones. They never end a translation, so that every

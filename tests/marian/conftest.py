@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,3 +30,18 @@ def ssru() -> Path:
 def opus_mt() -> Path:
     """A MarianMT folder of transformers."""
     return golden("opus_mt")
+
+
+def installed(requirement: str) -> str:
+    """Where Python finds a package of its own, which is installed the first time; skips where that cannot be."""
+    name = requirement.partition("==")[0]
+    folder = Path(sys.prefix) / f"extra-{name}-{sys.version_info.major}.{sys.version_info.minor}"
+    if not (folder / "installed").is_file():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--target", str(folder), requirement]
+        done = subprocess.run(pip, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(
+                f"{requirement} cannot be installed: {(done.stderr.strip().splitlines() or ['pip failed'])[-1]}"
+            )
+        (folder / "installed").touch()
+    return str(folder)

@@ -10,6 +10,7 @@ import pytest
 import sacrebleu
 
 from tests.console import call
+from tests.marian.conftest import installed
 
 FXTRANSLATE = "fxtranslate==0.5.0"
 CONFIG = """
@@ -47,24 +48,10 @@ open(output, "w", encoding="utf-8").write("".join(translator.translate(line) + "
 """
 
 
-def firefox() -> str:
-    """Where Python finds fxtranslate; skips where it cannot be installed."""
-    folder = Path(sys.prefix) / f"extra-fxtranslate-{sys.version_info.major}.{sys.version_info.minor}"
-    if not (folder / "installed").is_file():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--target", str(folder), FXTRANSLATE]
-        done = subprocess.run(pip, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(
-                f"{FXTRANSLATE} cannot be installed: {(done.stderr.strip().splitlines() or ['pip failed'])[-1]}"
-            )
-        (folder / "installed").touch()
-    return str(folder)
-
-
 @pytest.mark.slow
 def test_firefox_translates_a_student_of_ours(tmp_path: Path) -> None:
     """In 32 bits all lines that end are equal; in 8 bits BLEU is."""
-    engine = firefox()
+    engine = installed(FXTRANSLATE)
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG.format(folder=tmp_path), encoding="utf-8")
     assert call("nmt-train", "--config", str(config)) == 0

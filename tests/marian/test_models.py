@@ -52,11 +52,16 @@ def made(name: str) -> Model:
         foreign = read_foreign(folder / "model.npz", vocabulary=folder / "vocab.spm")
     else:
         foreign = read_transformers(open_package(folder))
+    return model_of(foreign)
+
+
+def model_of(foreign: Foreign) -> Model:
+    """A model of nmt with the weights of another system's."""
     tokenizer = tokenizer_of(foreign)
     config = configuration(foreign, tokenizer, output=Path("made"))
     model = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
     model.load_state_dict(converted(foreign).weights)
-    return Model(folder, foreign, tokenizer, model.eval())
+    return Model(foreign.weights.path.parent, foreign, tokenizer, model.eval())
 
 
 @pytest.fixture(params=["ssru", "opus_mt"])
