@@ -175,7 +175,8 @@ class Translation(Task):
 
     def doubts(self, data: PreparedData, batches: BatchStream) -> list[str]:
         sizes = data.tokenizer.source_size, data.tokenizer.target_size
-        large = large_vocabularies(self.config, data.train, sizes=sizes)
+        taken = self.config.training.init_from is not None
+        large = [] if taken else large_vocabularies(self.config, data.train, sizes=sizes)
         few = few_updates(self.config, batches.updates_per_epoch())
         dev = [] if data.dev is None else data.dev.report.doubts("dev")
         text = self.config.data
