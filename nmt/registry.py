@@ -82,7 +82,7 @@ class Registry(Generic[T]):
 
 
 CELLS: Registry[Any] = Registry("cell", "nmt.cells")
-INITIALIZERS: Registry[Any] = Registry("initializer", "nmt.cells")
+INITIALIZERS: Registry[Any] = Registry("initializer", "nmt.cells", "nmt.optimization.initializers")
 MODELS: Registry[Any] = Registry(
     "architecture", "nmt.models", "nmt.language_models.model", "nmt.tagging.model", "nmt.classification.model"
 )
@@ -98,7 +98,7 @@ SEARCHES: Registry[Any] = Registry("search", "nmt.search.base", "nmt.search.beam
 CONSTRAINED_SEARCHES: Registry[Any] = Registry("search with required phrases", "nmt.required_phrases.search")
 EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")
 CONVERTERS: Registry[Any] = Registry("converter", "nmt.zero.command", "nmt.marian.command")
-METRICS: Registry[Any] = Registry("metric", "nmt.evaluation.metrics")
+METRICS: Registry[Any] = Registry("metric", "nmt.evaluation.metrics", "nmt.zero.metrics")
 TASKS: Registry[Any] = Registry(
     "task", "nmt.tasks", "nmt.language_models.task", "nmt.tagging.task", "nmt.classification.task"
 )

@@ -1,6 +1,5 @@
 """Scores of translations: metrics with signatures, significance, scores by length, reports."""
 
-from nmt.evaluation.metrics import BleuMosesLowercase as BleuMosesLowercase
 from nmt.evaluation.metrics import LengthBucket as LengthBucket
 from nmt.evaluation.metrics import Metric as Metric
 from nmt.evaluation.metrics import SacrebleuMetric as SacrebleuMetric

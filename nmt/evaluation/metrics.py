@@ -9,7 +9,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, ClassVar, Final, NamedTuple
 
 from sacrebleu.metrics.base import Metric as Scorer
@@ -266,62 +265,6 @@ class Ter(SacrebleuMetric):
 
     def scorer(self) -> Scorer:
         return TER()
-
-
-DEFAULT_LANGUAGE = "de"
-
-
-class MosesBleu(BLEU):
-    """sacreBLEU's BLEU with both sides cut by sacremoses first and lower-cased then, nothing smoothed."""
-
-    def __init__(self, language: str, *, dash_splits: bool) -> None:
-        super().__init__(tokenize="none", lowercase=True, smooth_method="none", force=True)
-        from sacremoses import MosesTokenizer
-
-        self._moses = MosesTokenizer(lang=language)
-        self._dash_splits = dash_splits
-        dashes = "split" if dash_splits else "kept"
-        # No "|" and no ":", at which sacreBLEU takes a signature apart.
-        self.tokenizer_signature = f"moses-{language}+dashes-{dashes}+unescaped+sacremoses-{version('sacremoses')}"
-
-    def _preprocess_segment(self, sent: str) -> str:
-        """The tokens of a line. Case decides whether a full stop ends a sentence, so it goes afterwards."""
-        tokens = self._moses.tokenize(sent, aggressive_dash_splits=self._dash_splits, escape=False, return_str=True)
-        return str(tokens).lower()
-
-
-@METRICS.register("bleu_moses_lc")
-class BleuMosesLowercase(SacrebleuMetric):
-    """Case-insensitive BLEU on Moses tokens: `bleu_tok_lc` after `tokenizer.perl` on both sides.
-
-    Published tables of WMT14 English-German score with multi-bleu.perl what tokenizer.perl has made of both sides.
-    Their text is the one that Stanford NMT offers (Zero's docs/usage names it), in which `tokenizer.perl -a` has
-    split words at hyphens. Here sacremoses, its port to Python, does the same. Special characters are not
-    escaped (`-no-escape`): an entity in place of a character, in the same token on both sides, matches alike.
-    Text that is already tokenised is for `bleu_tok_lc`.
-    """
-
-    name = "bleu_moses_lc"
-    label = "bleu_moses_lc"
-
-    @dataclass(frozen=True, kw_only=True)
-    class Options:
-        language: str | None = None
-        """Language of the text, for abbreviations and apostrophes: by default `data.target_language` in training, the
-        model's with nmt-eval MODEL, else `de`. For a language without a list in Moses, the English abbreviations are
-        used."""
-        dash_splits: bool = True
-        """Split words at hyphens, as `tokenizer.perl -a` does."""
-
-    def __init__(self, *, options: Any = None) -> None:
-        super().__init__(options=options)
-        try:
-            import sacremoses  # noqa: F401
-        except ImportError as error:
-            raise ConfigError("sacremoses is not installed; pip install 'nmt-recurrent[moses]'") from error
-
-    def scorer(self) -> MosesBleu:
-        return MosesBleu(self.options.language or DEFAULT_LANGUAGE, dash_splits=self.options.dash_splits)
 
 
 MARK = "@@"

@@ -141,7 +141,7 @@ def test_a_missing_file_is_named(folder: Path, capsys: pytest.CaptureFixture[str
 
 def test_tokens_of_a_word_attend_to_all_tokens_of_its_source_words() -> None:
     starts = torch.tensor([False, False, False, True, False])  # tokens 3 begin words, tokens 4 go on
-    source, target = torch.tensor([[3, 4, 3, 2], [3, 3, 2, 0]]), torch.tensor([[3, 4, 3, 2], [3, 2, 0, 0]])
+    source, target = torch.tensor([[3, 4, 3, 2], [4, 3, 2, 0]]), torch.tensor([[3, 4, 3, 2], [3, 2, 0, 0]])
     links = torch.tensor([[0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 0, 0]]).numpy()  # place, target word, source word
     found = wanted_attention(links, source, target, (starts, starts))
     third = 1 / 3
