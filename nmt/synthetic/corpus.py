@@ -318,12 +318,17 @@ class Output:
         with contextlib.ExitStack() as stack:
             with _writing_errors(self.prefix):
                 self.record.parent.mkdir(parents=True, exist_ok=True)
-                streams = [stack.enter_context(_opened(path)) for path in self._partial]
-                _lock(streams[0], self.prefix)
-                self._save(progress)  # which may belong to other work
-                for stream, path, size in zip(streams, self._partial, progress.sizes, strict=True):
-                    _cut(stream, path, size)
+                streams = self._taken(progress, stack)
             yield Writer([*zip(streams, self._partial, strict=True)], progress, self._save)
+
+    def _taken(self, progress: Progress, stack: contextlib.ExitStack) -> list[BinaryIO]:
+        """The files, which no other process writes until `stack` ends, as the record has them."""
+        streams = [stack.enter_context(_opened(path)) for path in self._partial]
+        _lock(streams[0], self.prefix)
+        self._save(progress)  # the old record may belong to other work
+        for stream, path, size in zip(streams, self._partial, progress.sizes, strict=True):
+            _cut(stream, path, size)
+        return streams
 
     def keep_best(self, progress: Progress, score: Score, *, on_scored: Callable[[int], object]) -> None:
         """Leave only the best pairs of finished work; `on_scored` is told how many pairs have a score.
@@ -333,10 +338,7 @@ class Output:
         scores, share = Path(f"{self.prefix}.{SCORES}{PARTIAL}"), self._work.keep_best_share
         assert share is not None
         with contextlib.ExitStack() as stack, _writing_errors(self.prefix):
-            streams = [stack.enter_context(_opened(path)) for path in self._partial]
-            _lock(streams[0], self.prefix)
-            for stream, path, size in zip(streams, self._partial, progress.sizes, strict=True):
-                _cut(stream, path, size)
+            self._taken(progress, stack)
             for done in scored(self._partial[:2], scores, score=score, done=progress.scored):
                 progress.scored = done
                 self._save(progress)
