@@ -51,7 +51,7 @@ def test_the_best_stay_in_their_order(folder: Path) -> None:
     assert sorted(path.name for path in folder.glob("made*")) == names
 
 
-MOMENTS = 28
+MOMENTS = 30
 """Times that something is put on disk, or gets its name."""
 
 
