@@ -169,7 +169,8 @@ class Service:
             defaults.pop("search_options", None)  # they are for the other search
         sentences, options = wanted.sentences(), {**defaults, **given}
         with model.batcher.kept():  # options that are new may need more of nmt, whose import takes seconds
-            hypotheses = model.known(options) or await asyncio.to_thread(model.hypotheses, options)
+            known = model.known(options)
+            hypotheses = await asyncio.to_thread(model.hypotheses, options) if known is None else known
         self._check_ready()
         if is_surely_short(sentences, options, most=min(SHORT // hypotheses, self.settings.max_sentence_tokens)):
             return model.batcher.submit(sentences, options, [(len(one.text) + 1) * hypotheses for one in sentences])
