@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from itertools import islice
 
 from . import __version__
 from .counts import Counts, counted
@@ -123,6 +124,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="file to write: for each input line the word alignment of the best translation in Pharaoh's format, such "
         "as '0-0 1-2' (source word first, counted from 0)",
     )
+    add(
+        "--prefix",
+        metavar="FILE",
+        help="file with a line for each input line: the beginning of its translation, or empty",
+    )
     add("-q", "--quiet", action="store_true", help="no status lines; errors and lines with problems are still reported")
     add(
         "--errors",
@@ -228,7 +234,8 @@ def _run(arguments: argparse.Namespace) -> int:
     aligned = arguments.alignment
     if aligned and is_one_file(target or STDOUT, aligned):
         raise UsageError(f"--alignment {aligned}: is also the output; choose another file")
-    read = [source or "/dev/stdin", *arguments.models]
+    read = [source or "/dev/stdin", *arguments.models, *([arguments.prefix] if arguments.prefix else [])]
+    prefixes = None if arguments.prefix is None else (one for own in windows(arguments.prefix, Pace()) for one in own)
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(Output(target, read=read))
         alignment = None
@@ -241,7 +248,13 @@ def _run(arguments: argparse.Namespace) -> int:
             name = source or "standard input"
             lines, odd, problem = decodable(window, arguments.errors, name=name, first=counts.lines + 1)
             first, begun = counts.lines, time.monotonic()
-            found = translator.found(lines, **options)
+            asked: Sequence[Any] = lines
+            if prefixes is not None:
+                beside = list(islice(prefixes, len(window)))
+                if len(beside) < len(window):
+                    raise EngineError(f"{arguments.prefix}: has fewer lines than the input; there must be one for each")
+                asked = _with_prefixes(lines, beside, arguments, first=counts.lines + 1)
+            found = translator.found(asked, **options)
             pace.add(len(lines), time.monotonic() - begun)
             notes = counts.add_found(found, odd, translator)
             if arguments.format == "text" and n_best == 1 and alignment is None:
@@ -259,9 +272,23 @@ def _run(arguments: argparse.Namespace) -> int:
                 output.write("".join(written).encode())
             if problem is not None:
                 raise EngineError(problem)
+        if prefixes is not None and next(prefixes, None) is not None:
+            raise EngineError(f"{arguments.prefix}: has more than {counted(counts.lines, 'line')}, those of the input")
     if counts.problems() or not arguments.quiet:
         _say(counts.summary(time.perf_counter() - start))
     return counts.exit_code
+
+
+def _with_prefixes(
+    lines: list[bytes], prefixes: list[bytes], arguments: argparse.Namespace, *, first: int
+) -> list[Any]:
+    """Lines with their prefixes, of which the first has the number `first`; EngineError for one that is not UTF-8."""
+    from .results import Request  # late, as few need it
+
+    decoded, _, problem = decodable(prefixes, arguments.errors, name=arguments.prefix, first=first)
+    if problem is not None:
+        raise EngineError(problem)
+    return [Request(line.decode(), prefix=one.decode()) for line, one in zip(lines, decoded, strict=False)]
 
 
 def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:

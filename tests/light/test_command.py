@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.light import Translator, command
+from nmt.light import Request, Translator, command
 from nmt.light import lines as pace
 from nmt.light.binding import Results
 from nmt.light.lines import Pace, windows
@@ -80,6 +80,29 @@ def test_a_line_for_each_line(run: Any, engine: Path, model: Path) -> None:
     assert first.startswith(f"nmt-light: {model}, ") and last.startswith("nmt-light: 5 lines in ")
     assert "; 2 empty" in last
     assert run(b"") == (0, "", run(b"")[2])
+
+
+def test_a_file_of_prefixes_has_one_for_each_line(run: Any, engine: Path, model: Path, tmp_path: Path) -> None:
+    file, lines, prefixes = (
+        tmp_path / "prefixes",
+        [ONE, TWO, "", ONE] * 20,
+        ["\u4e05 ", "", "\u4e03", "\u4e02\u4e03"] * 20,
+    )
+    file.write_text("".join(f"{prefix}\n" for prefix in prefixes))
+    text = "".join(f"{line}\n" for line in lines).encode()
+    code, out, _ = run(text, "--prefix", file)
+    with Translator(model, library=engine) as translator:
+        asked = [Request(line, prefix=prefix) for line, prefix in zip(lines, prefixes, strict=True)]
+        assert (code, out.splitlines()) == (0, [one.text for one in translator.translate(asked, scores=False)])
+    assert all(line.startswith(prefix.strip()) for line, prefix in zip(out.splitlines(), prefixes, strict=True))
+    for wrong, said in (
+        (text + b"\n", f"{file}: has fewer lines than the input; there must be one for each"),
+        (b"\n", f"{file}: has more than 1 line, those of the input"),
+    ):
+        code, _, err = run(wrong, "--prefix", file)
+        assert code == 1 and err.splitlines()[-1] == f"nmt-light: {said}"
+    file.write_bytes(b"\n" * 39 + b"\xff\n")
+    assert f"{file}, line 40: not UTF-8" in run(b"a\n" * 40, "--prefix", file)[2]
 
 
 def test_options_of_the_search_are_those_of_the_translator(run: Any, engine: Path, model: Path) -> None:
