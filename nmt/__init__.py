@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from nmt.library.training import train as train
     from nmt.library.translator import Translator as Translator
     from nmt.library.values import Hypothesis as Hypothesis
-    from nmt.library.values import Inspection as Inspection
     from nmt.library.values import PairScore as PairScore
     from nmt.library.values import Request as Request
     from nmt.library.values import Result as Result
-    from nmt.library.values import UnitTrace as UnitTrace
     from nmt.light.binding import Stop as Stop
     from nmt.light.errors import StoppedError as StoppedError
     from nmt.synthetic.library import SyntheticText as SyntheticText
@@ -44,7 +42,8 @@ _MODULES = {
     "synthetic.library": ("SyntheticText", "backtranslate", "distill"),
     "library.training": ("Training", "train"),
     "library.translator": ("Translator",),
-    "library.values": ("Hypothesis", "Inspection", "PairScore", "Request", "Result", "UnitTrace"),
+    "library.values": ("Hypothesis", "PairScore", "Request", "Result"),
+    "inspection.values": ("Inspection", "UnitTrace"),
     "light.binding": ("Stop",),
     "light.errors": ("StoppedError",),
 }

@@ -94,10 +94,13 @@ LOSSES: Registry[Any] = Registry("loss", "nmt.training.losses", "nmt.optimizatio
 OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training.optimizers", "nmt.optimization.optimizers")
 SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training.schedules", "nmt.optimization.schedules")
 CALLBACKS: Registry[Any] = Registry("callback", "nmt.training.callbacks")
-SEARCHES: Registry[Any] = Registry("search", "nmt.search.base", "nmt.search.beam", "nmt.sampling.search")
+SEARCHES: Registry[Any] = Registry(
+    "search", "nmt.search.base", "nmt.search.beam", "nmt.sampling.search", "nmt.sampling.diverse"
+)
 CONSTRAINED_SEARCHES: Registry[Any] = Registry("search with required phrases", "nmt.required_phrases.search")
 EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")
 CONVERTERS: Registry[Any] = Registry("converter", "nmt.zero.command", "nmt.marian.command")
+INSPECTORS: Registry[Any] = Registry("look inside models", "nmt.inspection.looking")
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation.metrics", "nmt.zero.metrics")
 TASKS: Registry[Any] = Registry(
     "task", "nmt.tasks", "nmt.language_models.task", "nmt.tagging.task", "nmt.classification.task"

@@ -331,6 +331,7 @@ def _type_of(option: Option) -> Any:
         "name": Text,
         "file": FilePath,
         "model": ModelPath,
+        "language": Text,
         "pairs": Options,
     }[option.kind]
     own = own | Literal[AUTO] if AUTO in option.words else own
@@ -347,11 +348,14 @@ class DecodingConfig:
     beam_size: int = TABLE
     n_best: int = TABLE
     length_penalty: float = TABLE
+    length_normalization: Literal["gnmt", "power"] = TABLE
     coverage_penalty: float = TABLE
     max_length_offset: int = TABLE
+    max_length_factor: float = TABLE
     min_length: int = TABLE
     no_repeat_ngram: int = TABLE
     repeat_penalty: float = TABLE
+    target_language: str | None = TABLE
     split: Literal["auto", "sentences", "none"] = TABLE
     split_long: int | None = TABLE
     batch_tokens: int | Literal["auto"] = TABLE

@@ -19,7 +19,7 @@ import sentencepiece
 from nmt.config.schema import FilePath
 from nmt.data.corpus import SIDES
 from nmt.data.text import read_lines, sample_lines
-from nmt.data.tokenizer import Sides, Span, Tokenizer, given_or_text, on_one_line, printable_ids
+from nmt.data.tokenizer import LANGUAGE, Sides, Span, Tokenizer, given_or_text, on_one_line, printable_ids
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
 from nmt.data.work import in_child
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError
@@ -182,6 +182,14 @@ class SentencePieceTokenizer(Tokenizer):
 
     def target_tokens(self, ids: Sequence[int]) -> list[str]:
         return [self._target.id_to_piece(int(i)) for i in ids]
+
+    def languages(self) -> dict[str, int]:
+        model, found = self._source, {}
+        for i in range(len(SPECIAL_TOKENS), self.source_size):
+            tag = LANGUAGE.fullmatch(model.id_to_piece(i).removeprefix(WORD_BEGIN))
+            if tag and not (model.is_unused(i) or model.is_control(i)):
+                found[tag[1]] = i
+        return found
 
     def target_pieces(self) -> list[bytes]:
         return [self._target_piece(i) for i in range(self.target_size)]

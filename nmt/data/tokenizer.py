@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nmt.data.vocabulary import EOS, PAD
+from nmt.errors import shown
 
 if TYPE_CHECKING:
     from nmt.ops.subwords import Splitter
@@ -96,6 +97,10 @@ class Tokenizer(ABC):
         """The source id whose name is `symbol`; None if there is none, so that text would be split otherwise."""
         names = self.source_tokens(range(self.source_size))
         return names.index(symbol) if symbol in names else None
+
+    def languages(self) -> dict[str, int]:
+        """The source tokens `>>CODE<<` that say into which language is translated, by their codes; by default none."""
+        return {}
 
     def target_pieces(self) -> list[bytes] | None:
         """What each target id adds to a text, in UTF-8; the pieces of a translation make its text, but that spaces at
@@ -184,6 +189,18 @@ class Tokenizer(ABC):
     def planned_sizes(cls, *, options: Any) -> tuple[int, int] | None:
         """(source, target) sizes as far as the options alone determine them, before there is any data."""
         return None
+
+
+LANGUAGE = re.compile(r"\s*>>([^<>\s]+)<<\s*")
+"""What a source begins with that says into which language it is to be translated, such as `>>deu<<`."""
+
+
+def language_token(languages: Mapping[str, int], code: str | None) -> int:
+    """The token of a language; ValueError, which says what is allowed, for None and one that there is not."""
+    if code is None or code not in languages:
+        given = "is needed by this model" if code is None else f"{shown(code)} is no language of this model"
+        raise ValueError(f"{given}. Allowed: {', '.join(languages) or 'none, as it has one language'}.")
+    return languages[code]
 
 
 def given_or_text(given: Sequence[str | None], source: Sequence[Path], target: Sequence[Path]) -> list[Path]:

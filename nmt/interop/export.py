@@ -11,6 +11,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -204,9 +205,15 @@ def whole_directory(output: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def write_model(
-    output: Path, weights: Mapping[str, Tensor], *, config: Config, tokenizer: Tokenizer, metadata: Mapping[str, str]
+    output: Path,
+    weights: Mapping[str, Tensor],
+    *,
+    config: Config,
+    tokenizer: Tokenizer,
+    metadata: Mapping[str, str],
+    more: Mapping[str, bytes] = MappingProxyType({}),
 ) -> None:
-    """Write the directory that `load_model` takes; `metadata` is stored with the weights.
+    """Write the directory that `load_model` takes; `metadata` is stored with the weights, `more` are files beside them.
 
     Raises:
         CheckpointError: `output` exists and is not an empty directory.
@@ -214,6 +221,8 @@ def write_model(
     check_output(output)
     with whole_directory(output) as folder:
         _write_parts(folder, output, weights, config=config, tokenizer=tokenizer, metadata=metadata)
+        for name, content in more.items():
+            write_new(folder / name, content)
 
 
 def _write_parts(

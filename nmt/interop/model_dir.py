@@ -134,10 +134,11 @@ def read_model(
     if config.task not in tasks:
         wanted = " or ".join(tasks)
         raise CheckpointError(f"{path}: is a model of the task {config.task}, but a model of {wanted} is needed here")
-    if form is not None:  # the files named in decoding are those of the folder
-        files = exported.decoding_files(config.decoding)
-        own: dict[str, Any] = {key: str(directory / Path(file).name) for key, file in files.items()}
-        config = dataclasses.replace(config, decoding=dataclasses.replace(config.decoding, **own))
+    files = exported.decoding_files(config.decoding)
+    inside = {key: directory / Path(file).name for key, file in files.items()}
+    # The files named in decoding are those of the folder, of an export always.
+    own: dict[str, Any] = {key: str(path) for key, path in inside.items() if form is not None or is_file(path)}
+    config = dataclasses.replace(config, decoding=dataclasses.replace(config.decoding, **own))
     tokenizer = load_tokenizer(directory, config)
     file = directory / run_layout.WEIGHTS
     # Compared before anything is allocated: a configuration, or a header, can ask for any amount of memory.

@@ -22,6 +22,7 @@ from nmt.data.text import named_files
 from nmt.data.text_facts import ValidationFacts, facts_of_files
 from nmt.data.vocabulary import PAD
 from nmt.errors import ConfigError, DataError, counted, missing
+from nmt.language_models.fusion import fusion_of
 from nmt.language_models.model import LanguageModel, States
 from nmt.language_models.scoring import score_lines, score_text
 from nmt.language_models.text import EncodedText, Rows, TextLines, encode_text, windows
@@ -426,6 +427,8 @@ class LanguageModelling(Task):
     options: LanguageModellingOptions
     score_lines, score_text = staticmethod(score_lines), staticmethod(score_text)
     """By which nmt-score scores the lines of a text."""
+    fusion_of = staticmethod(fusion_of)
+    """What adds the scores of such a model to those of a translation model."""
     unused: ClassVar[Mapping[str, str]] = {
         **{
             f"data.{key}": _NO_PAIRS

@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from nmt.config.options import changed_decoding
-from nmt.data import EOS
 from nmt.data.sentences import lines_of_all
-from nmt.data.tokenizer import on_one_line
-from nmt.errors import ConfigError, DataError
+from nmt.errors import ConfigError
 from nmt.interop.device import choose_device
 from nmt.interop.model_dir import load_models
 from nmt.kernel_check import Purpose, use_verified_kernels
 from nmt.library import translator as library
 from nmt.library.values import (
     OWN,
-    START,
-    Inspection,
     PairScore,
     Request,
     Result,
-    UnitTrace,
     chosen_details,
     with_arrays,
 )
 from nmt.light.binding import Stop
 from nmt.light.options import as_keys
-from nmt.models.record import UnitRecord
 from nmt.ops import native
 from nmt.ops.dispatch import Selection, own_selection, selection
+from nmt.registry import INSPECTORS
 from nmt.search import Translator, score_pairs
 from nmt.search.ensemble import PreparedModels, ensemble_mean, prepare_models
-from nmt.search.reading import inspect_pair, tokens_of
+
+if TYPE_CHECKING:
+    from nmt.inspection.values import Inspection
 
 
 class Turns:
@@ -84,39 +79,6 @@ class Turns:
             self.__enter__()
 
 
-LONGEST: Final = 1000
-"""Largest number of tokens of a sentence: memory and time grow with its square."""
-
-
-def _encoded(name: str, ids: Sequence[int]) -> list[int]:
-    if len(ids) > LONGEST:
-        raise DataError(f"{name}: has {len(ids):,} tokens; at most {LONGEST:,} are allowed")
-    return [*ids, EOS]
-
-
-def _side(name: str) -> str:
-    """Encoder or decoder, from the name of a part, which in an ensemble begins with a number."""
-    return next(word for word in name.split(".") if not word.isdecimal())
-
-
-def _trace(found: UnitRecord, tokens: tuple[str, ...]) -> UnitTrace:
-    states = [array(part) for part in found.states]
-    return UnitTrace(
-        found.unit,
-        found.reverse,
-        tokens if len(tokens) == len(states[0]) else (),
-        states[0],
-        {name: array(gate) for name, gate in found.gates.items()},
-        None if found.memory is None else array(found.memory),
-        states[1] if len(states) > 1 else None,
-    )
-
-
-def array(tensor: Tensor) -> Any:
-    """The tensor as a NumPy array in fp32."""
-    return tensor.float().cpu().numpy()
-
-
 MOST_SEARCHES = 16
 """Combinations of options whose searches are kept."""
 SCORING_TOKENS = 4096
@@ -157,6 +119,7 @@ class Engine(library.Translator):
             first.config.data.source_language,
             first.config.data.target_language,
         )
+        self.languages = tuple(first.tokenizer.languages())
         self.kernels, self.without_kernels = _kernels(place, self._kernels["search"])
         self._device = place
         self._translators: dict[str, Translator] = {}
@@ -201,33 +164,14 @@ class Engine(library.Translator):
 
     def _inspection(self, source: str, target: str | None) -> Inspection:
         with self._turn("search"):
-            tokenizer = self._loaded[0].tokenizer
-            ids = _encoded("source", tokenizer.encode_source([source])[0])
-            if len(ids) == 1:
-                raise DataError("source: is empty; give a sentence")
-            if target is None:
-                (hypotheses,) = self._translator({}).search([ids])
-                best = next((one for one in hypotheses if one.is_finite and math.isfinite(one.score)), None)
-                if best is None:
-                    raise DataError("source: no translation of it has a finite probability; give a target")
-                own = tokens_of(best)
-                target = on_one_line(tokenizer.decode_target(own))
-            else:
-                own = _encoded("target", tokenizer.encode_target([target])[0])
-            mean = ensemble_mean(self._decoding, models=len(self._networks))
-            found = inspect_pair(self._networks, ids, own, mean=mean)
-        source_tokens, target_tokens = tuple(tokenizer.source_tokens(ids)), tuple(tokenizer.target_tokens(own))
-        read = {"encoder": source_tokens, "decoder": (START, *target_tokens[:-1])}
-        return Inspection(
-            source,
-            target,
-            source_tokens,
-            target_tokens,
-            array(found.log_probs),
-            array(found.entropies),
-            {name: array(weights) for name, weights in found.attention.items()},
-            {name: _trace(unit, read.get(_side(name), ())) for name, unit in found.units.items()},
-        )
+            found: Inspection = INSPECTORS.get("translation")(
+                self._networks,
+                self._loaded[0].tokenizer,
+                (source, target),
+                search=lambda ids: self._translator({}).search([ids])[0],
+                mean=ensemble_mean(self._decoding, models=len(self._networks)),
+            )
+            return found
 
     def joined(self, lines: Sequence[str]) -> list[str]:
         self._check_usable()

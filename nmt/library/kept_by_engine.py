@@ -41,8 +41,12 @@ class Keeper:
         """
         self._translator = translator
         usual = translator.defaults
-        own = DecodingConfig(split=OPTIONS["split"].of_number(usual.split), split_long=usual.split_long or None)
-        taken = {name: options[name] for name in (*KEPT, "split", "split_long") if name in options}
+        own = DecodingConfig(
+            split=OPTIONS["split"].of_number(usual.split),
+            split_long=usual.split_long or None,
+            target_language={token: code for code, token in translator.languages.items()}.get(usual.target_language),
+        )
+        taken = {name: options[name] for name in (*KEPT, "split", "split_long", "target_language") if name in options}
         decoding = changed_decoding(own, as_keys(taken))
         source, target = translator.subwords()
         tokenizer = SentencePieceTokenizer(source, target, options=SentencePieceOptions(joint=source == target))

@@ -9,18 +9,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nmt.errors import ConfigError, SettingError, near_miss, refused, shown
 from nmt.interop.engine.opened import longest_of, open_engine, text_of
 from nmt.library.translator import Translator, key_of
-from nmt.library.values import Inspection, PairScore, Result, chosen_details, with_arrays
+from nmt.library.values import PairScore, Result, chosen_details, with_arrays
 from nmt.light.binding import Stop
 from nmt.light.errors import EngineError
 from nmt.light.lines import Pace
 from nmt.light.options import NONE, OPTIONS, options_of
 from nmt.search.values import LONGER, Request, as_request
 from nmt.system import usable_cores
+
+if TYPE_CHECKING:
+    from nmt.inspection.values import Inspection
 
 DOOR: Final = "file"
 INSTEAD: Final = "use the run, or a folder that nmt-export makes of it, for"
@@ -67,6 +70,7 @@ class EngineFiles(Translator):
         self.source_language, self.target_language = (
             text_of(cards[0], name) for name in ("source_language", "target_language")
         )
+        self.languages = tuple(self._translator.languages)
         self.instructions = self._translator.kernels
         """The processor's, that it computes with."""
         self.kernels = f"the engine's for {self.instructions}"

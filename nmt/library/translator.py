@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nmt.config import Config
-    from nmt.library.values import Inspection, Options
+    from nmt.inspection.values import Inspection
+    from nmt.library.values import Options
     from nmt.light.binding import Stop
 
 _log = logging.getLogger(__name__)
@@ -57,6 +58,8 @@ class Translator(ABC):
     """Code of the (first) model's source language, as in the configuration; "?" if unknown."""
     target_language: str
     """Code of the target language."""
+    languages: tuple[str, ...]
+    """Codes of the languages among which the option `target_language` chooses; none for a model that has one."""
     _config: Config | None = None
 
     def __init__(self) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 UNK: Final = 1
 EOS: Final = 2
+SPACE: Final = "▁"
+"""Of pieces."""
 _ROOM: Final = 5000  # bytes of a message, which may name a long path
 _SOON: Final = 4096  # so many bytes, or ids, are translated before anybody would wish to end it
 _STRINGS: Final = [c_void_p, POINTER(c_char_p), POINTER(c_size_t), c_size_t, c_void_p, c_char_p, c_size_t]
@@ -54,6 +56,7 @@ _FUNCTIONS: Final = {
     "nmt_log_probs": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
     "nmt_attention": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
     "nmt_piece": (c_void_p, [c_void_p, c_int32, c_int32, POINTER(c_size_t)]),
+    "nmt_language": (c_int32, [c_void_p, c_int32]),
     "nmt_options_size": (c_size_t, []),
     "nmt_options_begin": (None, [c_void_p, c_void_p]),
     "nmt_option_name": (c_char_p, [c_int32]),
@@ -209,6 +212,13 @@ class Model(NotCopied):
         size, used = c_size_t(0), self._used()
         address = self.code.nmt_piece(used.handle, target, number, ctypes.byref(size))
         return ctypes.string_at(address, size.value).decode("utf-8", "replace") if address else ""
+
+    def languages(self) -> dict[str, int]:
+        """The source tokens that say into which language is translated, by the codes of the languages."""
+        ids: list[int] = []
+        while number := self.code.nmt_language(self._used().handle, len(ids)):
+            ids.append(number)
+        return {self.piece(number, target=False).lstrip(SPACE)[2:-2]: number for number in ids}
 
     def translate(
         self,

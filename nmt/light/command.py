@@ -162,7 +162,8 @@ def _add(group: Any, option: Option) -> None:
         return
     help = option.help + (f", {option.least} to {option.engine_most}" if option.name == "beam_size" else "")
     help += " (default: 1); a smaller beam is widened" if option.name == "n_best" else ""
-    kind, what = (float, "a number") if option.kind == "number" else (int, "a whole number")
+    kinds = {"number": (float, "a number"), "language": (str, "a code")}
+    kind, what = kinds.get(option.kind, (int, "a whole number"))
 
     def read(text: str) -> float | str:
         try:

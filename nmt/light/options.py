@@ -65,8 +65,8 @@ class Option:
     ) -> None:
         """
         Args:
-            kind: `whole`, `number`, `flag`, `name`, `choice`, `file`, `model`, `pairs`, `weights`, `text`, `phrases` or
-                `list`.
+            kind: `whole`, `number`, `flag`, `name`, `choice`, `file`, `model`, `language`, `pairs`, `weights`, `text`,
+                `phrases` or `list`.
             meaning: in a few words, as a command's --help has it.
             more: sentences that the documentation has in addition.
             default: value in a configuration that does not have the key.
@@ -137,6 +137,7 @@ class Option:
             "list": f"a list of {self.name}, such as {', '.join(ENGINE_DETAILS)}",
             "file": "the name of a file",
             "model": "the name of a model",
+            "language": "the code of a language of the model",
             "pairs": "options of the search",
             "weights": "a list of numbers above 0",
         }[self.kind]
@@ -168,11 +169,17 @@ OPTIONS: Final = {
         also="nbest",
     ),
     "length_penalty": Option(
-        "number", "scores are divided by ((5+length)/6)**A",
-        "The score of a translation of `length` tokens, the end symbol counted, is its log-probability divided by"
-        " this.",
+        "number", "exponent A of the length by which scores are divided",
+        "The score of a translation of `length` tokens, the end symbol counted, is its log-probability divided by "
+        "((5+length)/6)**A, or by what `length_normalization` says.",
         default=0.6, most=STRONGEST, unit="exponent", metavar="A", doors=(*TORCH, *ENGINE, "server", "onnx"),
         also="lenpen beam_alpha decode_alpha length_penalty_alpha",
+    ),
+    "length_normalization": Option(
+        "choice", "scores are divided by ((5+length)/6)**A (gnmt), or by length**A (power)",
+        "A is `length_penalty`. Marian and transformers have `power`; models that are converted from them, too.",
+        default="gnmt", choices=("gnmt", "power"), doors=(*TORCH, *ENGINE, "server", "onnx"),
+        also="normalize normalize_scores", since="0.4.0",
     ),
     "coverage_penalty": Option(
         "number", "weight of the penalty for source words without attention",
@@ -182,14 +189,20 @@ OPTIONS: Final = {
         default=0.0, most=STRONGEST, unit="log-probability", metavar="B", doors=(*TORCH, *ENGINE, "server"),
     ),
     "max_length_offset": Option(
-        "whole", "how many more tokens than its source a translation may have", "The end symbol is counted in both.",
+        "whole", "how many more tokens than its source a translation may have",
+        "The end symbol is counted in both. With a `max_length_factor` F, N more than F times as many.",
         default=50, most=10**6, unit="tokens", metavar="N", doors=(*TORCH, *ENGINE, "onnx"),
         also="decode_length max_output_length",
     ),
+    "max_length_factor": Option(
+        "number", "how many times as many tokens as its source a translation may have, and max_length_offset more",
+        "Rounded down; any translation may have one token.", default=1.0, most=STRONGEST, unit="factor", metavar="F",
+        doors=(*TORCH, *ENGINE, "onnx"), also="max_len_a", since="0.4.0",
+    ),
     "min_length": Option(
         "whole", "smallest number of tokens of a translation",
-        "The end symbol is not counted; at most `max_length_offset`.", default=0, engine_most=10**6, unit="tokens",
-        metavar="N", doors=(*TORCH, *ENGINE), also="min_output_length min_len min_decoding_length",
+        "The end symbol is not counted; at most what a source of one word may have.", default=0, engine_most=10**6,
+        unit="tokens", metavar="N", doors=(*TORCH, *ENGINE), also="min_output_length min_len min_decoding_length",
     ),
     "no_repeat_ngram": Option(
         "whole", "no sequence of N tokens occurs twice in a translation; 0: no limit", default=0,
@@ -203,6 +216,12 @@ OPTIONS: Final = {
         "more probable. In an ensemble, the logarithms of the mean probabilities take the place of the logits.",
         default=1.0, least=0.01, most=STRONGEST, unit="factor", metavar="R", doors=(*TORCH, *ENGINE, "server"),
         also="repetition_penalty", since="0.3.0",
+    ),
+    "target_language": Option(
+        "language", "code of the language to translate into, for a model that has several, such as deu",
+        "Its token is put before each line. A line that itself begins with a token, such as `>>deu<<`, is translated "
+        "into that language. A model whose source vocabulary has such tokens needs one for each line.",
+        words=(NONE,), metavar="CODE", doors=(*TORCH, *ENGINE, "server"), also="tgt_lang", since="0.4.0",
     ),
     "split": Option(
         "choice", "translate each sentence of a line by itself: always, never, or as the training text was (auto)",

@@ -12,12 +12,13 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
-from .binding import EOS, UNK
+from .binding import EOS, SPACE, UNK
 
 if TYPE_CHECKING:
     from .binding import Model, Results
 
-_WORD: Final = "▁"
+_LANGUAGE: Final = re.compile(f"{SPACE}?>>[^<>\\s]+<<")
+"""A token that says into which language is translated, and such a word at the beginning of a line."""
 _SPACE: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2581\ufeff\ufffd]")
 """What the normalisation of SentencePiece makes spaces of, or takes out."""
 _BYTE: Final = re.compile("<0x([0-9A-F]{2})>")
@@ -246,22 +247,26 @@ def _pieces(model: Model, parts: Iterable[list[int]], *, target: bool) -> Iterat
 
 
 def _words(model: Model, parts: Iterable[list[int]], text: str, *, target: bool) -> list[int]:
-    """The number of the word of `text` that each token belongs to; -1 of end symbols, which belong to none.
+    """The number of the word of `text` that each token belongs to; -1 of ends and languages, which belong to none.
 
     White space separates words. Words are counted by the pieces that begin one. If that gives another number, as where
     normalisation puts a space into a word or takes one out, characters are counted instead.
     """
-    words = text.split()
-    pieces = [
-        (None if token == EOS else "?" if token == UNK else model.piece(token, target=target), place == 0)
-        for part in parts
-        for place, token in enumerate(part)
-    ]
-    found, word = list[int](), -1
-    for piece, is_first in pieces:
-        word += piece is not None and (is_first or piece.startswith(_WORD))
-        found.append(-1 if piece is None else word)
-    return found if word + 1 == len(words) else _by_characters([piece for piece, _ in pieces], words)
+    words, languages = text.split(), frozenset[int]() if target else frozenset(model.languages().values())
+    tags = int(bool(languages) and bool(words) and _LANGUAGE.fullmatch(words[0]) is not None)
+    pieces, found, word = list[str | None](), list[int](), tags - 1
+    for part in parts:
+        is_first = True
+        for token in part:
+            is_word = token != EOS and token not in languages
+            piece = None if not is_word else "?" if token == UNK else model.piece(token, target=target)
+            word += piece is not None and (is_first or piece.startswith(SPACE))
+            is_first = is_first and piece is None
+            pieces.append(piece)
+            found.append(-1 if piece is None else word)
+    if word + 1 == len(words):
+        return found
+    return [place + tags if place >= 0 else place for place in _by_characters(pieces, words[tags:])]
 
 
 def _by_characters(pieces: Sequence[str | None], words: Sequence[str]) -> list[int]:

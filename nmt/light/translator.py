@@ -95,6 +95,11 @@ class Translator(NotCopied):
         return cards
 
     @property
+    def languages(self) -> dict[str, int]:
+        """The codes of the languages that a multilingual model translates into, with their source tokens."""
+        return self._model.languages()
+
+    @property
     def defaults(self) -> Options:
         """The default options of a search."""
         return self._defaults
@@ -237,6 +242,11 @@ class Translator(NotCopied):
             elif name == "search":
                 if value not in ENGINE_SEARCHES:
                     raise EngineError(refused("search", value, ", ".join(ENGINE_SEARCHES), problem="is not known"))
+            elif name == "target_language" and value != NONE:
+                languages = self.languages
+                if value not in languages:
+                    raise EngineError(refused(name, value, ", ".join(languages) or f"{NONE}, as the model has none"))
+                changed[name] = languages[value]
             else:
                 changed[name] = _value(known[name], value)
         for name in details:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nmt.marian.package import Package
 
 _log = logging.getLogger(__name__)
-_CONVERSION = "2"
+_CONVERSION = "3"
 """Another one where conversion has changed, so that no model of an earlier version is taken from the cache."""
 _SETTLED_NS = 2_000_000_000
 """How long ago a file must have been written for its times to tell a later change: they are coarse."""
@@ -184,6 +184,7 @@ def _converted(path: Path, cache: Path) -> dict[str, str]:
     stated = foreign.form, foreign.languages, foreign.licence, foreign.decoding, foreign.weights.settings
     parts = [_CONVERSION, foreign.sha256, json.dumps(stated, default=str, sort_keys=True)]
     parts += [hashlib.sha256(side.splitter).hexdigest() for side in (foreign.source, foreign.target)]
+    parts += [] if foreign.lexicon is None else [foreign.lexicon.digest]
     key = hashlib.sha256(" ".join(parts).encode()).hexdigest()
     folder = cache / key
     try:

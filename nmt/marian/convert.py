@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -22,12 +22,23 @@ from nmt.marian.arrays import Quantized
 from nmt.marian.foreign import NO_LICENCE, Foreign
 from nmt.marian.pieces import BYTE, pieces_of
 from nmt.marian.shape import parts_of
+from nmt.marian.shortlists import MULTIPLE
+from nmt.search.shortlist import Shortlist, load_shortlist
 
 SETTINGS_OF = "settings"
 """The name of Marian's settings among the metadata of weights."""
 NO_PADDING = -1e3
 """The logit of the padding, which Marian's models do not have; in those of transformers it is 0. Label smoothing adds
 its share of it to losses in training, so it is no larger than is needed."""
+SHORTLIST = "shortlist.safetensors"
+"""The name of a shortlist in a model directory."""
+_SEARCH: dict[str, Any] = {
+    "length_normalization": "power",
+    "length_penalty": 1.0,
+    "max_length_factor": 3.0,
+    "max_length_offset": 0,
+}
+"""The search of Marian and transformers, where the files do not say another one."""
 _UNKNOWN_LANGUAGES = ("source", "target")
 
 
@@ -112,6 +123,7 @@ def configuration(foreign: Foreign, tokenizer: SentencePieceTokenizer, *, output
             **({"cell": "ssru"} if shape.unit else {}),
             "architecture_options": options,
         },
+        "decoding": {**_SEARCH, **foreign.decoding, "shortlist": None if foreign.lexicon is None else SHORTLIST},
     }
     return validate(raw, origin=f"{foreign.weights.path}: the configuration that its settings mean")
 
@@ -145,7 +157,8 @@ def convert(foreign: Foreign, output: Path) -> None:
 def _write(foreign: Foreign, output: Path, made: Converted) -> None:
     tokenizer = tokenizer_of(foreign)
     config = configuration(foreign, tokenizer, output=output)
-    write_model(output, made.weights, config=config, tokenizer=tokenizer, metadata=origin_of(foreign))
+    more = {} if foreign.lexicon is None else {SHORTLIST: shortlist_of(foreign, tokenizer).save_bytes(tokenizer)}
+    write_model(output, made.weights, config=config, tokenizer=tokenizer, metadata=origin_of(foreign), more=more)
 
 
 def origin_of(foreign: Foreign) -> dict[str, str]:
@@ -182,30 +195,24 @@ def convert_to_file(
             model,
             output,
             precision=precision,
-            shortlist=None if foreign.lexicon is None else "its own",
-            read_shortlist=lambda path, tokenizer: _word_lists(foreign),
+            read_shortlist=lambda path, tokenizer: cast("Any", load_shortlist(path, tokenizer)),
             overwrite=overwrite,
             note=card_of(foreign),
             scales=made.scales,
         )
 
 
-@dataclasses.dataclass
-class _WordLists:
-    """A shortlist in nmt's ids."""
-
-    frequent: Tensor
-    partners: Tensor
-    starts: Tensor
-
-
-def _word_lists(foreign: Foreign) -> _WordLists:
+def shortlist_of(foreign: Foreign, tokenizer: SentencePieceTokenizer) -> Shortlist:
+    """The shortlist of a model that has one, in nmt's ids, with Marian's rule for the number of words."""
     lexicon = foreign.lexicon
     assert lexicon is not None
     source_ids, target_ids = foreign.source.old_ids(), foreign.target.old_ids()
     ours = {old: new for new, old in enumerate(target_ids) if old >= 0}
     lists = [[] if old < 0 else [ours[int(i)] for i in lexicon.of(old)] for old in source_ids]
-    starts = np.cumsum([0, *map(len, lists)])
-    partners = [i for each in lists for i in each]
-    frequent = [ours[i] for i in range(lexicon.frequent)]
-    return _WordLists(torch.tensor(frequent), torch.tensor(partners), torch.tensor(starts))
+    return Shortlist(
+        frequent=torch.tensor([ours[i] for i in range(lexicon.frequent)], dtype=torch.int32),
+        partners=torch.tensor([i for each in lists for i in each], dtype=torch.int32),
+        starts=torch.tensor(np.cumsum([0, *map(len, lists)])),
+        target_size=tokenizer.target_size,
+        multiple=MULTIPLE,
+    )

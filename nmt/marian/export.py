@@ -91,13 +91,19 @@ def to_marian(
     shape = _shape(loaded, len(ids))
     values, settings = _arrays(loaded, shape, ids), _settings(loaded, shape)
     alphas, notes = _alphas(loaded, dev)
-    named = shortlist or loaded.config.decoding.shortlist
+    decoding = loaded.config.decoding
+    if decoding.length_normalization != "power" and decoding.length_penalty:
+        notes.append("normalize of config.yml is decoding.length_penalty, but Marian divides by length**normalize")
+    if decoding.max_length_offset:
+        notes.append("decoding.max_length_offset has no counterpart in config.yml, which has no max-length-factor")
+    named = shortlist or decoding.shortlist
     config: dict[str, Any] = {
         "relative-paths": True,
         "models": ["model.intgemm.alphas.bin" if alphas else "model.fp32.bin"],
         "vocabs": ["vocab.spm", "vocab.spm"],
-        "beam-size": loaded.config.decoding.beam_size,
-        "normalize": loaded.config.decoding.length_penalty,
+        "beam-size": decoding.beam_size,
+        "normalize": decoding.length_penalty,
+        **({} if decoding.max_length_offset else {"max-length-factor": decoding.max_length_factor}),
         "word-penalty": 0,
         "max-length-break": 128,
         "mini-batch-words": 1024,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nmt.errors import CheckpointError, missing, shown
+from nmt.light.options import OPTIONS
 from nmt.marian import pieces
 from nmt.marian.arrays import MarianWeights, read_weights, read_yaml
 from nmt.marian.package import LARGEST, Package, is_zip, open_package, read_file
@@ -63,10 +64,6 @@ class Vocabulary:
         place = {token: i for i, token in enumerate(self.tokens)}
         return [place.get(PAD, -1), place[UNK], place[EOS], *(place[token] for token in self.others())]
 
-    def languages(self) -> list[str]:
-        """The languages that a source line may begin with, without >> and <<."""
-        return [token[2:-2] for token in self.tokens if _LANGUAGE.fullmatch(token)]
-
 
 @dataclass(frozen=True)
 class Foreign:
@@ -81,8 +78,8 @@ class Foreign:
     """Of the file of weights, as it is stored."""
     languages: tuple[str, str] | None = None
     licence: str | None = None
-    decoding: Mapping[str, float] = field(default_factory=dict)
-    """Options of the search that its makers use, by nmt's names."""
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the search that its files state, by nmt's names."""
     lexicon: Lexicon | None = None
     notes: list[str] = field(default_factory=list)
     """What a user should know, one line each."""
@@ -200,6 +197,11 @@ def _from_marian(files: _Files, package: Package) -> Foreign:
     notes = []
     if files.decoding.get("word-penalty"):
         notes.append(f"word-penalty {files.decoding['word-penalty']} of its configuration has no counterpart here")
+    decoding = decoding_of([files.decoding, weights.settings], _OPTIONS)
+    for key, name in _OPTIONS.items():
+        if (value := files.decoding.get(key)) is not None and name not in decoding:
+            allowed = OPTIONS[name].allowed()
+            notes.append(f"{key}: {shown(value)} of its configuration is not taken over. Allowed: {allowed}.")
     (source_path, source_raw), (target_path, target_raw) = files.vocabularies
     source = read_vocabulary(source_path, source_raw, shape.source_size, package, "source")
     target = read_vocabulary(target_path, target_raw, shape.target_size, package, "target")
@@ -221,7 +223,7 @@ def _from_marian(files: _Files, package: Package) -> Foreign:
         sha256=hashlib.sha256(files.content).hexdigest(),
         languages=(pair[1], pair[2]) if pair else None,
         licence=licence_of(package),
-        decoding=_decoding(files.decoding, weights.settings),
+        decoding=decoding,
         lexicon=lexicon,
         notes=notes,
     )
@@ -285,13 +287,18 @@ def _unquoted(token: str) -> str:
     return token
 
 
-def _decoding(*settings: Mapping[str, Any]) -> dict[str, float]:
-    """What the settings, the first ones before the others, say about the search: log P / length^a, and the limit."""
+_OPTIONS = {"beam-size": "beam_size", "normalize": "length_penalty", "max-length-factor": "max_length_factor"}
+"""Options of the search, in Marian and here."""
+
+
+def decoding_of(settings: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> dict[str, Any]:
+    """What settings, the first ones before the others, say about the search, by nmt's `names` of theirs."""
     found = {}
-    for key, name in (("normalize", "length_penalty"), ("max-length-factor", "max_length_factor")):
-        value = next((one[key] for one in settings if key in one), None)
-        if isinstance(value, (int, float)) and 0 <= value < 1000:
-            found[name] = float(value)
+    for key, name in names.items():
+        value: Any = next((one[key] for one in settings if one.get(key) is not None), None)
+        option = OPTIONS[name]
+        if type(value) in (int, float) and option.least <= value <= option.engine_most:
+            found[name] = int(value) if option.kind == "whole" else float(value)
     return found
 
 

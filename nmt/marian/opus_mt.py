@@ -17,7 +17,7 @@ import torch
 
 from nmt.errors import CheckpointError, shown
 from nmt.marian.arrays import MarianWeights, Value
-from nmt.marian.foreign import Foreign, Vocabulary, licence_of, read_vocabulary
+from nmt.marian.foreign import Foreign, Vocabulary, decoding_of, licence_of, read_vocabulary
 from nmt.marian.package import LARGEST, Package
 from nmt.marian.shape import shape_of
 
@@ -56,7 +56,6 @@ def read_transformers(package: Package) -> Foreign:
         for name in ("tokenizer_config.json", "generation_config.json")
     )
     languages = tokenizer.get("source_lang"), tokenizer.get("target_lang")
-    penalty = generation.get("length_penalty", config.get("length_penalty", 1.0))
     return Foreign(
         "opus_mt",
         weights,
@@ -66,7 +65,7 @@ def read_transformers(package: Package) -> Foreign:
         sha256=sha256,
         languages=(str(languages[0]), str(languages[1])) if all(languages) else None,
         licence=licence_of(package),
-        decoding={"length_penalty": float(penalty)} if isinstance(penalty, (int, float)) else {},
+        decoding=decoding_of([generation, config], {"num_beams": "beam_size", "length_penalty": "length_penalty"}),
     )
 
 

@@ -6,6 +6,7 @@ of its source ids and of </s> and then, from `frequent` on, as many as make thei
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import struct
 from collections.abc import Sequence
@@ -36,6 +37,11 @@ class Lexicon:
     """The beginning of each source id's part of `words`, uint64 [V_source + 1]"""
     words: np.ndarray
     """Target ids, uint32"""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all of it."""
+        return hashlib.sha256(self.starts.tobytes() + self.words.tobytes() + b"%d" % self.frequent).hexdigest()
 
     def of(self, i: int) -> np.ndarray:
         """The target ids of a source id."""

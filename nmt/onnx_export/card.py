@@ -64,7 +64,8 @@ def translate(text):
     values = run(encoder, {"source": np.array([source], dtype=np.int64)})
     values["tokens"] = np.array([PADDING], dtype=np.int64)  # no word yet
     words = []
-    while len(words) < len(source) + config["search"]["max_length_offset"]:
+    search = config["search"]
+    while len(words) < int(search.get("max_length_factor", 1) * len(source)) + search["max_length_offset"]:
         results = run(step, values)
         logits = results["logits"][0]
         logits[PADDING] = -np.inf
@@ -136,9 +137,10 @@ def readme_of(
         f"Ids are those of the SentencePiece models, `{config['source_pieces']}` of the source and "
         f"`{config['target_pieces']}` of the target: 0 padding, which is never chosen, 1 unknown, 2 end of a sentence.",
         f"The search that the model was made for: {search}. `max_length_offset` is how many tokens a translation may "
-        "have more than its source, the end symbol counted in both. A source of more than `longest_source` tokens is "
-        "translated in parts, unless that is 0. What a beam compares are log-probabilities divided by "
-        "((5 + tokens) / 6) ** `length_penalty`, the end symbol counted.",
+        "have more than its source, or more than `max_length_factor` times as many, the end symbol counted in both. A "
+        "source of more than `longest_source` tokens is translated in parts, unless that is 0. A beam compares "
+        "log-probabilities divided by ((5 + tokens) / 6) ** `length_penalty`, the end symbol counted, or, where "
+        "`length_normalization` is power, by tokens ** `length_penalty`.",
         "Greedy search in Python (`pip install numpy onnxruntime sentencepiece`), for texts of one line:",
         f"```python\n{_EXAMPLE}```",
     ]

@@ -16,7 +16,7 @@ from nmt.plotting import AXES
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from nmt.library.values import Inspection
+    from nmt.inspection.values import Inspection
 
     Drawn = tuple[Figure, list[str]]
     """With all its texts."""

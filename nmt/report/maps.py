@@ -11,7 +11,7 @@ import numpy as np
 from nmt.report.contents import Sentences, shortest_first
 
 if TYPE_CHECKING:
-    from nmt.library.values import Inspection
+    from nmt.inspection.values import Inspection
 
 LONGEST = 50
 """Words of the longest sentence whose maps are chosen."""

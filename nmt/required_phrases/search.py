@@ -19,9 +19,9 @@ from torch import Tensor
 from nmt.data.vocabulary import EOS, PAD
 from nmt.ops.matrices.best_words import Choice, best_words
 from nmt.registry import CONSTRAINED_SEARCHES
-from nmt.search.base import Required, Settings, rows_to_keep
+from nmt.search.base import Required, Settings, limits_of, rows_to_keep
 from nmt.search.coverage import CoveringModel
-from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, penalty_of
+from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis
 
 MET: Final = -1
 """The phrase is complete, and the following text does not extend its last word."""
@@ -103,14 +103,14 @@ class Sentence:
     """With their length-penalised scores, best first."""
     active: bool = True
 
-    def is_done(self, t: int, *, alpha: float, n_best: int) -> bool:
+    def is_done(self, t: int, settings: Settings, *, n_best: int) -> bool:
         """Whether no further step is needed after t: as in `beam_search`, but with phrases n_best must have finished.
 
         At first few hypotheses have their phrases, and the others continue.
         """
         if t >= self.limit or not self.alive:
             return True
-        best_possible = max(one.total for one in self.alive) / penalty_of(self.limit, alpha)
+        best_possible = max(one.total for one in self.alive) / settings.penalty(self.limit)
         wanted = [self.finished[-1].score] if self.finished and not self.phrases else []
         if len(self.finished) >= n_best:
             wanted.append(self.finished[n_best - 1].score)
@@ -160,11 +160,11 @@ class Sentence:
         self.alive = [alive for _, alive, _ in chosen]
         return [parent for *_, parent in chosen] + [0] * (width - len(chosen))
 
-    def found(self, t: int, *, alpha: float, extras: Sequence[float]) -> list[Hypothesis]:
+    def found(self, t: int, settings: Settings, *, extras: Sequence[float]) -> list[Hypothesis]:
         """Its hypotheses, best first: finished ones, else those cut by the limit, the most complete first."""
         if self.finished or not self.alive:
             return self.finished or [Hypothesis([], -math.inf, has_ended=False, is_finite=False)]
-        penalty = penalty_of(t, alpha)
+        penalty = settings.penalty(t)
         cut_off = [
             (bank_of(self.phrases, one.states), one.total / penalty + extra, one.ids)
             for one, extra in zip(self.alive, extras, strict=False)
@@ -214,13 +214,13 @@ def constrained_beam_search(model: Any, source: Tensor, settings: Settings) -> l
     Returns:
         As `beam_search`.
     """
-    required, alpha, width = settings.required, settings.length_penalty, settings.beam_size
+    required, width = settings.required, settings.beam_size
     assert required is not None
     n_best = width if settings.n_best is None else settings.n_best
     results: list[list[Hypothesis]] = [[]] * len(source)
     if not results:
         return results
-    sentences = _sentences(source, required, max_length_offset=settings.max_length_offset)
+    sentences = _sentences(source, required, settings)
     tokens: Tensor | None = None
     none = [[0.0] * width] * len(sentences)
     covered = CoveringModel(model, strength=settings.coverage_penalty) if settings.coverage_penalty else None
@@ -230,9 +230,9 @@ def constrained_beam_search(model: Any, source: Tensor, settings: Settings) -> l
         # What is added to the score of each hypothesis if it ends.
         all_extras = none if covered is None else covered.penalties(state).tolist()
         for sentence, extras in zip(sentences, all_extras, strict=False):
-            if sentence.active and sentence.is_done(t, alpha=alpha, n_best=n_best):
+            if sentence.active and sentence.is_done(t, settings, n_best=n_best):
                 sentence.active = False
-                results[sentence.place] = sentence.found(t, alpha=alpha, extras=extras)[:n_best]
+                results[sentence.place] = sentence.found(t, settings, extras=extras)[:n_best]
         rows = rows_to_keep(torch.tensor([sentence.active for sentence in sentences], dtype=torch.bool))
         if rows is not None:
             if not len(rows):
@@ -246,7 +246,7 @@ def constrained_beam_search(model: Any, source: Tensor, settings: Settings) -> l
         candidates = _candidates(log_probs, sentences, required, t, width=width)
         all_extras = none if covered is None else covered.penalties(state).tolist()
         parents = [
-            sentence.advance(found, extras, width=width, penalty=penalty_of(t + 1, alpha))
+            sentence.advance(found, extras, width=width, penalty=settings.penalty(t + 1))
             for sentence, found, extras in zip(sentences, candidates, all_extras, strict=False)
         ]
         if t:
@@ -257,15 +257,15 @@ def constrained_beam_search(model: Any, source: Tensor, settings: Settings) -> l
     raise AssertionError("every sentence has a limit")
 
 
-def _sentences(source: Tensor, required: Required, *, max_length_offset: int) -> list[Sentence]:
+def _sentences(source: Tensor, required: Required, settings: Settings) -> list[Sentence]:
     """The searches of the sentences of a batch, each with one hypothesis of no tokens."""
     left, right = (
         edges.to(torch.uint8).cpu().numpy().tobytes() for edges in (required.joins_left, required.joins_right)
     )
     sentences = []
-    for place, (length, wanted) in enumerate(zip((source != PAD).sum(1).tolist(), required.phrases, strict=True)):
+    for place, (limit, wanted) in enumerate(zip(limits_of(source, settings).tolist(), required.phrases, strict=True)):
         phrases = [Phrase(tokens, left, right) for tokens in dict.fromkeys(map(tuple, wanted))]
-        limit = length + max_length_offset + sum(len(phrase.tokens) + 1 for phrase in phrases)
+        limit += sum(len(phrase.tokens) + 1 for phrase in phrases)
         start = Alive(0.0, (), (0,) * len(phrases))
         sentences.append(Sentence(place, limit, phrases, [start]))
     return sentences

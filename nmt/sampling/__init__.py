@@ -1,1 +1,1 @@
-"""Searches that draw translations: samples, beams with noise, and the least expected loss among samples (MBR)."""
+"""Searches for varied translations: samples, beams with noise or in groups, and the least expected loss (MBR)."""

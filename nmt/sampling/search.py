@@ -30,10 +30,10 @@ from nmt.errors import counted
 from nmt.light.options import OPTIONS
 from nmt.ops.matrices.best_words import top
 from nmt.registry import SEARCHES
-from nmt.search.base import Search, Settings, rows_to_keep
+from nmt.search.base import LENGTHS, Search, Settings, limits_of, rows_to_keep
 from nmt.search.beam import BeamSearch, by_beam, positive
 from nmt.search.ruled import RuledModel, Step
-from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
+from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
@@ -124,12 +124,12 @@ def sample_search(
     return SampleSearch(options=options).found(model, source, settings)
 
 
-def _hypotheses(rows: list[list[int]], totals: list[float], *, alpha: float) -> list[Hypothesis]:
+def _hypotheses(rows: list[list[int]], totals: list[float], settings: Settings) -> list[Hypothesis]:
     """The samples of a sentence, best first."""
     found = []
     for ids, total in zip(rows, totals, strict=True):
         tokens, has_ended = cut(ids), EOS in ids
-        score = total / penalty_of(len(tokens) + has_ended, alpha)
+        score = total / settings.penalty(len(tokens) + has_ended)
         found.append(Hypothesis(tokens, score, has_ended=has_ended, is_finite=math.isfinite(total)))
     return sorted(found, key=lambda one: -one.score if one.is_finite else math.inf)
 
@@ -170,6 +170,7 @@ class SampleSearch(Search):
     """Draws each word from the model's distribution; n_best samples of each line, whatever the beam size is."""
 
     Options = SampleOptions
+    accepts = LENGTHS
     best_of_n = True
 
     @classmethod
@@ -193,7 +194,7 @@ class SampleSearch(Search):
         drawn = Samples(
             sentences,
             active=torch.ones_like(sentences, dtype=torch.bool),
-            limits=(source != PAD).sum(dim=1) + settings.max_length_offset,
+            limits=limits_of(source, settings),
             keys=mixed(
                 keys_of(source, seed=self.options.seed).unsqueeze(1), torch.arange(samples, device=source.device)
             ),
@@ -207,7 +208,7 @@ class SampleSearch(Search):
                 ended = drawn.select(done.nonzero().squeeze(1))
                 own = zip(ended.sentences.tolist(), ended.ids.tolist(), ended.totals.tolist(), strict=True)
                 for sentence, ids, log_probs_of in own:
-                    results[sentence] = _hypotheses(ids, log_probs_of, alpha=settings.length_penalty)
+                    results[sentence] = _hypotheses(ids, log_probs_of, settings)
                 drawn = drawn._replace(active=drawn.active & ~done)
                 rows = rows_to_keep(drawn.active)
                 if rows is not None:
@@ -370,7 +371,7 @@ class MbrSearch(Search):
     """
 
     Options = MbrOptions
-    accepts = frozenset({"decode"})
+    accepts = LENGTHS | {"decode"}
 
     @classmethod
     def hypotheses(cls, decoding: DecodingConfig) -> int:
@@ -393,7 +394,7 @@ class MbrSearch(Search):
             weights = [[1.0] * len(candidates) for candidates in found]
         else:
             found = by_beam(model, source, replace(settings, beam_size=options.number, n_best=None))
-            weights = [_probabilities(candidates, length_penalty=settings.length_penalty) for candidates in found]
+            weights = [_probabilities(candidates, settings) for candidates in found]
         decode = settings.decode or (lambda ids: " ".join(map(str, ids)))  # if there is no text
         return [
             by_expected_utility(candidates, own, decode=decode, utility=options.utility)[: settings.n_best]
@@ -427,9 +428,9 @@ def by_expected_utility(
     return sorted(found, key=lambda one: -one.score)
 
 
-def _probabilities(candidates: Sequence[Hypothesis], *, length_penalty: float) -> list[float]:
+def _probabilities(candidates: Sequence[Hypothesis], settings: Settings) -> list[float]:
     """Relative weights of the hypotheses of a beam; the largest is 1."""
-    totals = [one.score * penalty_of(len(one.ids) + one.has_ended, length_penalty) for one in candidates]
+    totals = [one.score * settings.penalty(len(one.ids) + one.has_ended) for one in candidates]
     best = max(totals)
     return [math.exp(total - best) if total > -math.inf else 0.0 for total in totals]
 

@@ -9,9 +9,10 @@ from nmt.lazily import members
 
 _PLACES = {
     "base": ("Search", "build_search", "greedy_search"),
-    "beam": ("beam_search", "diverse_beam_search"),
+    "beam": ("beam_search",),
     "reading": ("PairScore", "score_pairs"),
     "ruled": ("RuledModel",),
+    "nmt.sampling.diverse": ("diverse_beam_search",),
     "nmt.sampling.search": ("MbrSearch", "NoisyBeamSearch", "SampleSearch", "sample_search"),
     "translator": ("Translator",),
     "values": ("Hypothesis", "Request", "ScoredText", "Translation"),
@@ -20,6 +21,7 @@ _PLACES = {
 __all__ = [name for names in _PLACES.values() for name in names]
 
 if TYPE_CHECKING:
+    from nmt.sampling.diverse import diverse_beam_search as diverse_beam_search
     from nmt.sampling.search import MbrSearch as MbrSearch
     from nmt.sampling.search import NoisyBeamSearch as NoisyBeamSearch
     from nmt.sampling.search import SampleSearch as SampleSearch
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from nmt.search.base import build_search as build_search
     from nmt.search.base import greedy_search as greedy_search
     from nmt.search.beam import beam_search as beam_search
-    from nmt.search.beam import diverse_beam_search as diverse_beam_search
     from nmt.search.reading import PairScore as PairScore
     from nmt.search.reading import score_pairs as score_pairs
     from nmt.search.ruled import RuledModel as RuledModel

@@ -8,24 +8,26 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar, cast, final
 
 import torch
 from torch import Tensor
 
 from nmt.config.options import component_options
-from nmt.data.vocabulary import EOS, PAD
+from nmt.data.vocabulary import EOS, PAD, UNK
 from nmt.errors import ConfigError, SettingError
+from nmt.light.options import OPTIONS
 from nmt.ops.matrices.best_words import Choice
 from nmt.ops.recurrence import next_size
 from nmt.registry import SEARCHES, NoOptions
 from nmt.search.ruled import RuledModel, SearchModel, SearchState
-from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
+from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
 
 S = TypeVar("S", bound=SearchState)
+N = TypeVar("N", float, Tensor)
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,35 @@ class Settings:
     beam_size: int = 1
     length_penalty: float
     max_length_offset: int
+    length_normalization: str = "gnmt"
+    max_length_factor: float = 1.0
     n_best: int | None = None
     """None: as many hypotheses of a sentence as the search has."""
     scores: bool = True
     coverage_penalty: float = 0.0
     required: Required | None = None
     decode: Callable[[Sequence[int]], str] | None = None
+
+    def penalty(self, length: N) -> N:
+        """What the log-probability of `length` tokens, the end symbol counted, is divided by, also of a tensor of them:
+        ((5 + length) / 6) ** length_penalty (Wu et al., 2016), or length ** length_penalty.
+        """
+        base: Any = length if self.length_normalization == "power" else (5.0 + length) / 6.0
+        found: N = base**self.length_penalty
+        return found
+
+
+def limits_of(source: Tensor, settings: Settings | DecodingConfig) -> Tensor:
+    """The longest translations [B] in tokens of source [B, S], the end symbol counted in both; 1 at least.
+
+    The product is rounded to fp32 before it is rounded down, as the engine does.
+    """
+    lengths = (source != PAD).sum(dim=1).float()
+    return ((lengths * settings.max_length_factor).long() + settings.max_length_offset).clamp(min=1)
+
+
+LENGTHS: Final = frozenset({"length_normalization", "max_length_factor"})
+"""Settings of lengths, which a search of a plugin may not have."""
 
 
 class Search:
@@ -61,8 +86,8 @@ class Search:
     Options: ClassVar[type] = NoOptions
     """Frozen dataclass of the search's options, against which `decoding.search_options` is checked."""
     accepts: ClassVar[frozenset[str]] = frozenset()
-    """Which of the further arguments of `search` it takes: `coverage_penalty`, `required`, `decode`. They are passed if
-    needed; a search that lacks a requested argument is refused by name."""
+    """Which of the further arguments of `search` it takes. They are passed if needed; a search that lacks a requested
+    argument is refused by name."""
     only_beam_size: ClassVar[int | None] = None
     """The beam size that it needs, which a user who asks for this search need not give; None: any."""
     best_of_n: ClassVar[bool] = False
@@ -100,16 +125,24 @@ class Search:
         if decoding.n_best > most:
             limit = f"beam_size ({most})" if most == decoding.beam_size else f"{most}, all that this search finds"
             found.append(("decoding", f"n_best ({decoding.n_best}) must not exceed {limit}"))
-        if decoding.coverage_penalty and "coverage_penalty" not in cls.accepts:
-            message = f"'{decoding.chosen_search}' has none; {searches_that_accept('coverage_penalty')} have"
-            found.append(("decoding.coverage_penalty", message))
-        if decoding.min_length > decoding.max_length_offset:
-            message = f"{decoding.min_length} must not exceed max_length_offset ({decoding.max_length_offset})"
-            found.append(("decoding.min_length", f"{message}: a source of one word could not reach it"))
+        for key in cls.further(decoding):
+            if key not in cls.accepts:
+                message = f"'{decoding.chosen_search}' has none; {searches_that_accept(key)} have"
+                found.append((f"decoding.{key}", message))
+        reached = max(0, int(limits_of(torch.tensor([[UNK, EOS]]), decoding)) - 2)
+        if decoding.min_length > reached:
+            by = "max_length_offset and max_length_factor allow for a source of one word"
+            found.append(("decoding.min_length", f"{decoding.min_length} must not exceed {reached}, which {by}"))
         if decoding.language_model_weight is not None and decoding.language_model is None:
             message = "has no effect without decoding.language_model, which names a language model"
             found.append(("decoding.language_model_weight", message))
         return found + [(f"decoding.{key}", message) for key, message in cls.check(decoding)]
+
+    @staticmethod
+    def further(decoding: DecodingConfig) -> dict[str, Any]:
+        """The further arguments of `search` that the section `decoding` asks for."""
+        keys = ("coverage_penalty", *sorted(LENGTHS))
+        return {key: value for key in keys if (value := getattr(decoding, key)) != OPTIONS[key].default}
 
     def search(
         self,
@@ -133,6 +166,7 @@ class Search:
 
         Further keyword arguments, passed if `accepts` names them:
             coverage_penalty: as in the section `decoding`, where it is not 0; the model has `attending_step` then.
+            length_normalization, max_length_factor: as there, where they are not the usual ones.
             required: a `Required`, where some sentence of the batch must contain phrases.
             decode: the text of a list of words as the search calls them, ids of the model or places in a shortlist.
 
@@ -238,6 +272,7 @@ def greedy_search(
 class GreedySearch(Search):
     """The most probable token at every step, up to the first end symbol."""
 
+    accepts = LENGTHS
     only_beam_size = 1
 
     @classmethod
@@ -258,7 +293,7 @@ class GreedySearch(Search):
         path = Path(
             sentences,
             active=torch.ones_like(sentences, dtype=torch.bool),
-            limits=(source != PAD).sum(dim=1) + settings.max_length_offset,
+            limits=limits_of(source, settings),
             ids=source.new_empty(len(source), 0),
             totals=torch.zeros(len(source), device=source.device),
         )
@@ -266,7 +301,7 @@ class GreedySearch(Search):
         for t in itertools.count():
             done = path.active & (t >= path.limits if t == 0 else (path.ids[:, -1] == EOS) | (t >= path.limits))
             if bool(done.any()):
-                ended, penalty = path.select(done.nonzero().squeeze(1)), penalty_of(t, settings.length_penalty)
+                ended, penalty = path.select(done.nonzero().squeeze(1)), settings.penalty(t)
                 for sentence, ids, total in zip(
                     ended.sentences.tolist(), ended.ids.tolist(), ended.totals.tolist(), strict=True
                 ):

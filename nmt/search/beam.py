@@ -1,4 +1,4 @@
-"""Beam search as in Zero, for a batch of sentences, in small steps; and in groups that avoid each other's words.
+"""Beam search as in Zero, for a batch of sentences, in small steps.
 
 B sentences, K hypotheses (beams) each, V target words, t tokens so far.
 """
@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.config.options import check_options
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError, refused
 from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.registry import CONSTRAINED_SEARCHES, SEARCHES
-from nmt.search.base import Search, Settings, rows_to_keep
+from nmt.search.base import LENGTHS, Search, Settings, limits_of, rows_to_keep
 from nmt.search.coverage import CoveringModel
 from nmt.search.ruled import RuledModel, SearchModel, SearchState, Temperature
-from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut, penalty_of
-
-if TYPE_CHECKING:
-    from nmt.config.schema import DecodingConfig
+from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut
 
 S = TypeVar("S", bound=SearchState)
 Stopping = Literal["sentence", "batch"]
@@ -58,8 +54,6 @@ def beam_search(
     stopping: Stopping = "sentence",
     n_best: int | None = None,
     coverage_penalty: float = 0.0,
-    groups: int = 1,
-    diversity: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """Search the best translations of a batch, with Zero's candidates, scores and stopping rule.
 
@@ -73,16 +67,10 @@ def beam_search(
     given to the others). stopping="batch" is Zero's joint rule: all sentences continue until all are finished,
     sentences that reach their own L earlier are cut there, and PAD may be generated. It exists for comparison.
 
-    In G groups of K / G hypotheses (Vijayakumar et al., 2018, with the Hamming diversity) these choose one after the
-    other at each step. From the value of a word, `diversity` is subtracted for each hypothesis of the earlier groups
-    that has just been continued with it. The penalised values decide the continuations of a group; the scores are the
-    model's own. The end symbol is never penalised: translations need not have different lengths. Each group has the
-    limits and the stopping rule of a sentence, and the sentence is done when all groups are.
-
     Args:
         model: anything with `start` and `best`; must be in evaluation mode.
         source: ids [B, S], each row ending with EOS and filled with PAD.
-        beam_size: K >= 1, of all groups together.
+        beam_size: K >= 1.
         length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha, EOS counted.
         max_length_offset: tokens that a translation may have more than its source.
         stopping: see above.
@@ -90,14 +78,11 @@ def beam_search(
         coverage_penalty: beta; the penalty by `CoveringModel` is added to the scores of finished hypotheses, and of
             hypotheses cut by their limit. Alive ones are ranked without it. The model must have its `attending_step`
             then.
-        groups: G, which must divide K.
-        diversity: the strength, lambda in the paper, 0 or more.
 
     Returns:
         For each sentence its hypotheses, best first, ids cut before the first EOS or PAD. There can be fewer than
         n_best (empty slots are left out), but there is always one; if none has a finite score, it is marked by
-        `is_finite`. Of several groups those of all, each once: the finished ones, or the cut ones if no group has a
-        finished one.
+        `is_finite`.
     """
     if stopping not in ("sentence", "batch"):
         raise ConfigError(refused("stopping", stopping, ("sentence", "batch")))
@@ -108,11 +93,27 @@ def beam_search(
         n_best=n_best,
         coverage_penalty=coverage_penalty,
     )
-    return by_beam(model, source, settings, joint=stopping == "batch", groups=groups, diversity=diversity)
+    return by_beam(model, source, settings, joint=stopping == "batch")
 
 
-diverse_beam_search = beam_search
-"""Its name where `groups` and `diversity` are given."""
+class Groups:
+    """How the hypotheses of a sentence are continued: all together. Other ways derive from it (`nmt.sampling`)."""
+
+    count: int = 1
+    """Groups of hypotheses of a sentence, each of which is searched as a sentence of its own; they end together."""
+
+    def advanced(
+        self, beam: Beam, best: BestWords, t: int, settings: Settings, extra: Tensor | None
+    ) -> tuple[Beam, Tensor]:
+        """`advance` of all groups, which stand side by side; `extra` [B, K], at first [B, 1]."""
+        return advance(beam, best, t, settings, extra=extra)
+
+    def merged(self, results: list[list[Hypothesis]], n_best: int | None) -> list[list[Hypothesis]]:
+        """The hypotheses of each sentence from those of its groups."""
+        return results
+
+
+TOGETHER = Groups()
 
 
 def by_beam(
@@ -121,29 +122,25 @@ def by_beam(
     settings: Settings,
     *,
     joint: bool = False,
-    groups: int = 1,
-    diversity: float = 0.0,
+    way: Groups = TOGETHER,
 ) -> list[list[Hypothesis]]:
     """`beam_search`; `joint` is Zero's rule for a batch."""
-    beam_size, alpha, n_best = settings.beam_size, settings.length_penalty, settings.n_best
-    if groups < 1 or beam_size % groups:
-        raise ConfigError(f"groups: {groups} groups cannot share a beam of {beam_size}; it must be a multiple of them")
+    beam_size, n_best, groups = settings.beam_size, settings.n_best, way.count
     # A group is treated as a sentence with a smaller beam: B * G sentences, with the groups of one sentence adjacent.
     results: list[list[Hypothesis]] = [[]] * (source.shape[0] * groups)
     if not results:
         return results
-    size, offset = beam_size // groups, settings.max_length_offset
-    beam = empty_beam(source.repeat_interleave(groups, 0), beam_size=size, max_length_offset=offset)
+    beam = empty_beam(source.repeat_interleave(groups, 0), replace(settings, beam_size=beam_size // groups))
     covered = CoveringModel(model, strength=settings.coverage_penalty) if settings.coverage_penalty else None
     searched: Any = model if covered is None else covered
     state = searched.start(source)
     for t in itertools.count():
-        done = are_done(beam, t, alpha=alpha, joint=joint, n_best=n_best) & beam.active
+        done = are_done(beam, t, settings, joint=joint) & beam.active
         if groups > 1:  # they end together
             done = done.view(-1, groups).all(1).repeat_interleave(groups)
         if bool(done.any()):
             extra = None if covered is None else covered.penalties(state).view(len(done), -1)
-            collect(results, beam, done, t, alpha=alpha, n_best=n_best if groups == 1 else None, extra=extra)
+            collect(results, beam, done, t, settings, n_best=n_best if groups == 1 else None, extra=extra)
             beam = beam._replace(active=beam.active & ~done)
             rows = rows_to_keep(beam.active[::groups])
             if rows is not None:
@@ -159,14 +156,9 @@ def by_beam(
             tokens = None
         best, state = searched.best(tokens, state, choice_of(beam, t, groups=groups, pad_allowed=joint))
         extra = None if covered is None else covered.penalties(state)
-        if groups == 1:
-            beam, beams = advance(beam, best, t, alpha=alpha, extra=extra)
-        else:
-            beam, beams = _advance_groups(beam, best, t, groups=groups, diversity=diversity, alpha=alpha, extra=extra)
+        beam, beams = way.advanced(beam, best, t, settings, extra)
         state = state.reorder(rows_of(beams)) if t else state.expand(beam_size)
-    if groups == 1:
-        return results
-    return [_merged(results[i : i + groups], n_best=n_best) for i in range(0, len(results), groups)]
+    return way.merged(results, n_best)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +183,7 @@ class BeamSearch(Search):
     """The beam search of Zero: its candidates, its scores, its rule when to stop. A beam of 1 is not greedy search."""
 
     Options: ClassVar[type] = BeamOptions
-    accepts = frozenset({"coverage_penalty", "required"})
+    accepts = LENGTHS | {"coverage_penalty", "required"}
 
     def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
         if self.options.temperature != 1:
@@ -200,63 +192,25 @@ class BeamSearch(Search):
         return run(model, source, settings)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiverseOptions:
-    """Options of `diverse_beam`."""
-
-    groups: int = 2
-    """Groups that the beam is divided into; beam_size must be a multiple. 1 is `beam`."""
-    diversity: float = 0.5
-    """Taken from the log-probability of a word for each hypothesis of the groups before that has chosen it at this
-    step; 0 makes all groups equal."""
-
-    def __post_init__(self) -> None:
-        if self.groups < 1:
-            raise ValueError(f"groups: must be 1 or more, not {self.groups}")
-        if self.diversity < 0:
-            raise ValueError(f"diversity: must be 0 or more, not {self.diversity:g}")
-
-
-@SEARCHES.register("diverse_beam")
-class DiverseBeamSearch(Search):
-    """Beam search in groups that avoid each other's words (Vijayakumar et al., 2018), for n-best lists that differ."""
-
-    Options = DiverseOptions
-    accepts = frozenset({"coverage_penalty"})
-
-    @classmethod
-    def check(cls, decoding: DecodingConfig) -> list[tuple[str, str]]:
-        options, wrong = check_options(cls, decoding.search_options, key="")
-        if wrong or decoding.beam_size % options.groups == 0:
-            return []
-        message = f"must be a multiple of the {options.groups} groups of 'diverse_beam', not {decoding.beam_size}"
-        return [("beam_size", message)]
-
-    def found(self, model: RuledModel[Any], source: Tensor, settings: Settings) -> list[list[Hypothesis]]:
-        options = self.options
-        return by_beam(model, source, settings, groups=options.groups, diversity=options.diversity)
-
-
-def empty_beam(source: Tensor, *, beam_size: int, max_length_offset: int) -> Beam:
+def empty_beam(source: Tensor, settings: Settings) -> Beam:
     """The beam before the first token: one alive hypothesis, of no tokens, for each sentence."""
-    size = source.shape[0]
+    size, beam_size = source.shape[0], settings.beam_size
     dead = torch.full((size, beam_size), -math.inf, device=source.device)
     log_probs = dead.clone()
     log_probs[:, 0] = 0.0
     ids = source.new_empty(size, beam_size, 0)
     sentences = torch.arange(size, device=source.device)
     active = torch.ones_like(sentences, dtype=torch.bool)
-    limits = (source != PAD).sum(dim=1) + max_length_offset
-    return Beam(sentences, active, limits, log_probs, ids, finished_scores=dead, finished_ids=ids)
+    return Beam(sentences, active, limits_of(source, settings), log_probs, ids, finished_scores=dead, finished_ids=ids)
 
 
-def are_done(beam: Beam, t: int, *, alpha: float, joint: bool, n_best: int | None = None) -> Tensor:
+def are_done(beam: Beam, t: int, settings: Settings, *, joint: bool) -> Tensor:
     """Which sentences need no further step after t [B]; with `joint` all of them or none.
 
     Zero's rule compares with the worst finished hypothesis. If only the n best are wanted, comparing with the n-th
     stops no later, and gives the same n.
     """
-    best_possible = beam.log_probs[:, 0] / ((5.0 + beam.limits.double()) / 6.0) ** alpha
+    best_possible, n_best = beam.log_probs[:, 0] / settings.penalty(beam.limits.double()), settings.n_best
     filled = beam.finished_scores > -math.inf
     worst = beam.finished_scores.masked_fill(~filled, math.inf).amin(dim=1)
     settled = filled[:, 0] & (worst > best_possible)
@@ -290,7 +244,9 @@ def choice_of(beam: Beam, t: int, *, groups: int = 1, pad_allowed: bool = False)
     )
 
 
-def advance(beam: Beam, best: BestWords, t: int, *, alpha: float, extra: Tensor | None = None) -> tuple[Beam, Tensor]:
+def advance(
+    beam: Beam, best: BestWords, t: int, settings: Settings, *, extra: Tensor | None = None
+) -> tuple[Beam, Tensor]:
     """Sort the 2K best continuations of each sentence, of t tokens so far, into alive and finished hypotheses.
 
     `extra` [B, K] is added to the score of what ends, by the hypothesis that it continues.
@@ -304,7 +260,7 @@ def advance(beam: Beam, best: BestWords, t: int, *, alpha: float, extra: Tensor 
     values = best.values.nan_to_num(nan=-math.inf, posinf=-math.inf, neginf=-math.inf)
     # They come best first, so a stable sort by the flag puts the best unfinished ones in front.
     order = has_ended.to(torch.uint8).sort(dim=1, stable=True).indices[:, :size]
-    scores = values / penalty_of(t + 1, alpha)
+    scores = values / settings.penalty(t + 1)
     if extra is not None:
         scores = scores + extra.gather(1, best.hypotheses)
     scores = scores.masked_fill(~has_ended, -math.inf)
@@ -318,38 +274,6 @@ def advance(beam: Beam, best: BestWords, t: int, *, alpha: float, extra: Tensor 
         finished_ids=gather_ids(all_ids, first[:, :size]),
     )
     return advanced, best.hypotheses.gather(1, order)
-
-
-def _advance_groups(
-    beam: Beam, best: BestWords, t: int, *, groups: int, diversity: float, alpha: float, extra: Tensor | None
-) -> tuple[Beam, Tensor]:
-    """The beam with one more token, group after group, and which hypothesis [B, K] each alive one continues.
-
-    `extra` [B, K], at first [B, 1], is added to the score of what ends.
-    """
-    size = beam.log_probs.shape[1]
-    if not t:  # the groups begin with the same hypothesis
-        best = BestWords(*(part.repeat_interleave(groups, 0) for part in best))
-        extra = None if extra is None else extra.repeat_interleave(groups, 1)
-    extras = [None] * groups if extra is None else extra.unflatten(1, (groups, -1)).unbind(1)
-    advanced, chosen = [], []
-    used = best.words.new_empty(len(beam.log_probs) // groups, 0)  # the words chosen by the groups before
-    for group in range(groups):
-        own = Beam(*(field[group::groups] for field in beam))
-        found = BestWords(*(field[group::groups] for field in best))
-        # Sorted by penalised values; those that are returned are the model's own.
-        times = (found.words.unsqueeze(2) == used.unsqueeze(1)).sum(2).masked_fill(found.words == EOS, 0)
-        penalised = found.values.nan_to_num(nan=-math.inf) - diversity * times
-        order = penalised.sort(dim=1, descending=True, stable=True).indices[:, : 2 * size]
-        found = BestWords(*(field.gather(1, order) for field in found))
-        own, beams = advance(own, found, t, alpha=alpha, extra=extras[group])
-        log_probs, order = own.log_probs.sort(dim=1, descending=True, stable=True)
-        own = own._replace(log_probs=log_probs, ids=gather_ids(own.ids, order))
-        used = torch.cat([used, own.ids[:, :, -1].masked_fill(log_probs.isneginf(), PAD)], dim=1)
-        advanced.append(own)
-        chosen.append(beams.gather(1, order) + group * size)
-    merged = Beam(*(torch.stack(fields, 1).flatten(0, 1) for fields in zip(*advanced, strict=True)))
-    return merged, torch.cat(chosen, dim=1)
 
 
 def gather_ids(ids: Tensor, index: Tensor) -> Tensor:
@@ -369,14 +293,14 @@ def collect(
     beam: Beam,
     done: Tensor,
     t: int,
+    settings: Settings,
     *,
-    alpha: float,
     n_best: int | None,
     extra: Tensor | None,
 ) -> None:
     """Write down the hypotheses of the sentences that are `done` [B] after t steps; `extra` [B, K] is added to the
     scores of alive ones."""
-    alive, ids, penalty = beam.log_probs, beam.ids, penalty_of(t, alpha)
+    alive, ids, penalty = beam.log_probs, beam.ids, settings.penalty(t)
     if extra is not None:
         alive, order = (alive + extra * penalty).sort(dim=1, descending=True, stable=True)
         ids = gather_ids(ids, order)
@@ -391,11 +315,3 @@ def collect(
                 is_finite = score > -math.inf
                 found.append(Hypothesis(cut(tokens), score, has_ended=EOS in tokens, is_finite=is_finite))
         results[sentence] = found
-
-
-def _merged(groups: list[list[Hypothesis]], *, n_best: int | None) -> list[Hypothesis]:
-    """All hypotheses of the groups of a sentence, each once, best first."""
-    found = [one for group in groups for one in group]
-    usable = [one for one in found if one.is_finite and one.has_ended] or [one for one in found if one.is_finite]
-    distinct = {tuple(one.ids): one for one in sorted(usable, key=lambda one: one.score)}
-    return sorted(distinct.values(), key=lambda one: -one.score)[:n_best] or found[:1]

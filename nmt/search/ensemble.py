@@ -26,7 +26,6 @@ from nmt.models.parts import OutputWords
 from nmt.ops.hardware import bf16_hardware, device_noun
 from nmt.ops.matrices import int8_implementation
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words, log_probabilities
-from nmt.search.ruled import LanguageModel
 from nmt.search.shortlist import Restrictable, Shortlist
 
 _TOO_LARGE_FOR_BF16 = 2.0**128 - 2.0**119
@@ -114,7 +113,7 @@ class PreparedModels(NamedTuple):
     """The same, whose steps are CUDA graphs on a GPU."""
     shortlists: dict[str, Shortlist]
     """Those that have been read, by their files."""
-    language_models: dict[str, LanguageModel]
+    language_models: dict[str, Any]
     """Those that have been loaded, by their directories."""
 
 

@@ -5,19 +5,21 @@ B sentences of S tokens, K hypotheses each, T tokens; V words.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
 
 from nmt.data import EOS, PAD, UNK, Tokenizer, batch_lines, pad, restore_order
 from nmt.data.text import windows
+from nmt.models.attention import AttentionQuery
 from nmt.models.base import Seq2Seq
-from nmt.models.record import UnitRecord, attention_names, record
+from nmt.models.blocks import SourceAttention
 from nmt.ops.matrices.best_words import log_probabilities
-from nmt.search.ensemble import EQUAL, EnsembleMean, RunningMean, mean_nll
+from nmt.search.ensemble import EQUAL, EnsembleMean, mean_nll
 from nmt.search.values import WINDOW, Hypothesis
 
 
@@ -125,42 +127,42 @@ def _forced_heads(model: Seq2Seq, source: Tensor, target: Tensor, *, count: int)
     return dict(zip(attention_names(model, len(layers)), layers, strict=True))
 
 
+_UNSAID: Final = {"layers", "blocks", "rnn", "cell", "mixing", "attention", "attentions"}
+"""Parts of a path that tell nothing."""
+
+_SAID: Final = {"forward_rnn": "forward", "backward_rnn": "backward"}
+
+_SIDES: Final = ("encoder", "decoder")
+
+
+def layer_names(paths: Sequence[str]) -> list[str]:
+    """A name for each path of a module: side, layer from 0, and what else tells it from the others of its layer."""
+    names = [_name(path) for path in paths]
+    count = Counter(names)
+    return [name if count[name] == 1 else path for name, path in zip(names, paths, strict=True)]
+
+
+def _name(path: str) -> str:
+    parts = path.split(".")
+    if parts[:2] == ["encoder", "first"]:  # of `nmt.models.encoder.Alternating`, below the layers that it calls above
+        parts[1:2] = ["0"]
+    elif parts[:2] == ["encoder", "above"]:
+        parts[1:3] = [str(int(parts[2]) + 1)]
+    side, *rest = [_SAID.get(part, part) for part in parts if part not in _UNSAID]
+    if side in _SIDES and not (rest and rest[0].isdecimal()):
+        rest.insert(0, "0")
+    return ".".join([side, *rest])
+
+
+def attention_names(model: Seq2Seq, count: int) -> list[str]:
+    """Names of the `count` attentions to the source that the decoder of `model` tells, in its order."""
+    known = [path for path, module in model.named_modules() if isinstance(module, AttentionQuery | SourceAttention)]
+    return layer_names(known) if len(known) == count else [f"decoder.{place}" for place in range(count)]
+
+
 def entropies_of(log_probs: Tensor) -> Tensor:
     """The entropies [...] of distributions of which these are the logarithms [..., V], in nats."""
     return torch.special.entr(log_probs.exp()).sum(-1)
-
-
-class Inspected(NamedTuple):
-    """S source and T target tokens, end symbols counted."""
-
-    log_probs: Tensor  # [T], of each target token given those before it
-    entropies: Tensor  # [T], of the distributions that these are from, in nats
-    attention: dict[str, Tensor]
-    """[heads, T, S]: see `nmt.models.record.Record`; of an ensemble each name begins with the number of the model"""
-    units: dict[str, UnitRecord]
-    """Likewise."""
-
-
-@torch.inference_mode()
-def inspect_pair(
-    models: Sequence[Seq2Seq], source: Sequence[int], target: Sequence[int], *, mean: EnsembleMean = EQUAL
-) -> Inspected:
-    """Read one sentence pair in ids, end symbols included, by models in evaluation mode, in the type of their weights.
-
-    Probabilities of several models are averaged by `mean`; the names of their parts then begin with `0.`, `1.`, ..., in
-    the order of the models.
-    """
-    device = next(models[0].parameters()).device
-    ids = [torch.tensor(side, dtype=torch.long, device=device) for side in (source, target)]
-    total, attention, units = RunningMean(mean), dict[str, Tensor](), dict[str, UnitRecord]()
-    for number, model in enumerate(models):
-        found, prefix = record(model, *ids), f"{number}." if len(models) > 1 else ""
-        total.add(log_probabilities(found.logits))
-        attention |= {prefix + name: weights for name, weights in found.attention.items()}
-        units |= {prefix + name: unit for name, unit in found.units.items()}
-    log_probs = total.result()  # [T, V]
-    own = log_probs.gather(1, ids[1].unsqueeze(1)).squeeze(1)
-    return Inspected(own, entropies_of(log_probs), attention, units)
 
 
 @dataclass(frozen=True)

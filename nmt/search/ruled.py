@@ -1,8 +1,6 @@
 """A model as a search sees it: what it must have, its distribution over the next word, adjusted, fused with another,
 masked by rules; and the rules of all searches.
 
-Shallow fusion: a language model of the target language adds scores in each step (Gulcehre et al., 2015).
-
 N rows of hypotheses, sentence-major, of B sentences; V words, t words so far.
 """
 
@@ -12,17 +10,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from nmt.cells import reorder_state
 from nmt.data import EOS, Tokenizer
-from nmt.errors import SettingError
-from nmt.interop.model_dir import read_model
 from nmt.models.decoder import States
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words, log_probabilities
+from nmt.registry import TASKS
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
@@ -80,39 +77,14 @@ class Rule(Protocol):
         """Change `log_probs` [N, V] in place; `original` are those before any rule."""
 
 
-class LanguageModel(Protocol):
-    """What takes part in a search: the architecture of the task TASK, or one of a plugin."""
-
-    def step(self, words: Tensor, states: States | None) -> tuple[Tensor, States]:
-        """Log-probabilities [N, V] of the word after `words` [N], and the states after them."""
-
-
-class Fusion:
-    """log p(word) + weight * log q(word), p of a model or an ensemble, q of a language model.
-
-    The language model reads each translation as an independent line, after an end of line, always in fp32. The sum is
-    not a normalised distribution. With a weight of 0 or more it is at most 0, like log p, so bounds on the scores of
-    unfinished hypotheses by log p stay valid.
-    """
-
-    def __init__(self, model: LanguageModel, *, weight: float) -> None:
-        """`model`: in evaluation mode, over the target words of the models that are searched with, on their device."""
-        self._model = model
-        self._weight = weight
+class Fusion(Protocol):
+    """A language model that takes part in a search; see `nmt.language_models.fusion`."""
 
     def add_to(self, log_probs: Tensor, tokens: Tensor | None, before: States | None, words: Tensor | None) -> States:
         """Add to log-probabilities [N, V], in place, and return the states after `tokens` [N]; None: the first step.
 
         Among `words` [U], ids, the log-probabilities are [N, U] and the tokens are places.
         """
-        if tokens is None:
-            read = torch.full((len(log_probs),), EOS, device=log_probs.device)
-        else:
-            read = tokens if words is None else words[tokens]
-        with torch.autocast(log_probs.device.type, enabled=False):
-            found, after = self._model.step(read, before)
-        log_probs.add_(found if words is None else found.index_select(1, words), alpha=self._weight)
-        return after
 
 
 @dataclass(frozen=True)
@@ -284,44 +256,14 @@ class RepeatPenalty:
         return logits.scatter_(1, step.history, torch.where(seen < 0, seen * self.penalty, seen / self.penalty))
 
 
-KEY: Final = "decoding.language_model"
-TASK: Final = "language_model"
-WEIGHT: Final = 0.2
-"""That of a language model whose weight is not given."""
-
-
 def fusion_of(
-    decoding: DecodingConfig,
-    tokenizer: Tokenizer,
-    *,
-    device: torch.device,
-    loaded: dict[str, LanguageModel] | None = None,
+    decoding: DecodingConfig, tokenizer: Tokenizer, *, device: torch.device, loaded: dict[str, Any] | None = None
 ) -> Fusion | None:
     """The language model of `decoding`, for this tokenizer; None if there is none, or its weight is 0.
 
-    With weight 0 a search is exactly the same as without a language model; the model is still checked. `loaded` are
-    those that have been loaded, by their directories.
-
-    Raises:
-        CheckpointError: it cannot be loaded, or is not one.
-        ConfigError: its words are not the target words.
+    `loaded` are those that have been loaded, by their directories. Errors are those of `nmt.language_models.fusion`.
     """
-    path, loaded = decoding.language_model, {} if loaded is None else loaded
-    if path is None:
+    if decoding.language_model is None:
         return None
-    if path not in loaded:
-        read = read_model(path, plugins=(), device=device, task=TASK)
-        ours, theirs = (one.target_tokens(range(one.target_size)) for one in (tokenizer, read.tokenizer))
-        if ours != theirs:
-            place = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
-            differing = (
-                f"it has {len(theirs):,} words, the translation model {len(ours):,}"
-                if place is None
-                else f"word {place} is {theirs[place]!r}, of the translation model {ours[place]!r}"
-            )
-            wrong = f"{path}: its vocabulary is not the target vocabulary of the translation model: {differing}"
-            advice = "train it with the files in the tokenizer directory of the translation model"
-            raise SettingError((KEY, f"{wrong}; {advice}: see docs/language_models.md"))
-        loaded[path] = cast("LanguageModel", cast("Any", read.model))
-    weight = WEIGHT if decoding.language_model_weight is None else decoding.language_model_weight
-    return Fusion(loaded[path], weight=weight) if weight else None
+    found: Fusion | None = TASKS.get("language_model").fusion_of(decoding, tokenizer, device=device, loaded=loaded)
+    return found

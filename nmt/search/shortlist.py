@@ -19,14 +19,15 @@ import torch
 from torch import Tensor
 
 from nmt.data import EOS, PAD, UNK, Tokenizer
-from nmt.errors import DataError
+from nmt.errors import DataError, shown
 from nmt.files import open_regular, read_bounded
 from nmt.interop.weights_file import weights_bytes
 from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.search.ruled import SearchState
 from nmt.search.values import Hypothesis
 
-_FORMAT = "nmt-shortlist-1"
+_FORMATS = ("nmt-shortlist-1", "nmt-shortlist-2")
+"""The second one has a `multiple`, which earlier versions would not keep to."""
 _LARGEST = 1 << 30
 """Bytes of a file: a hundred tokens for each of two million."""
 _TYPES = {"frequent": torch.int32, "partners": torch.int32, "starts": torch.int64}
@@ -50,6 +51,8 @@ class Shortlist:
     partners: Tensor  # target ids of all source tokens, one after the other
     starts: Tensor  # the beginning of each source token's ids in `partners` [V_source + 1]
     target_size: int  # V, entries of the target vocabulary
+    multiple: int = 1
+    """A sentence gets as many more of the first ids as make the number of its tokens, without padding, a multiple."""
 
     @cached_property
     def _always(self) -> Tensor:
@@ -66,6 +69,9 @@ class Shortlist:
         allowed = torch.zeros(len(tokens), self.target_size, dtype=torch.bool)
         allowed[:, self._always] = True
         allowed[sentences, self.partners[first + inside].long()] = True
+        if self.multiple > 1:
+            lacking = (1 - allowed.sum(1, keepdim=True)) % self.multiple
+            allowed |= (~allowed).cumsum(1) <= lacking
         for own, tokens_of_sentence in zip(allowed, also, strict=False):
             own[list(tokens_of_sentence)] = True
         ids = allowed.any(0).nonzero().squeeze(1)
@@ -74,8 +80,9 @@ class Shortlist:
     def save_bytes(self, tokenizer: Tokenizer) -> bytes:
         """The content of a shortlist file (safetensors), which only fits models with this tokenizer."""
         tensors = {name: getattr(self, name).to(dtype) for name, dtype in _TYPES.items()}
-        metadata = {"format": _FORMAT, "tokenizer": tokenizer.fingerprint(), "target_size": str(self.target_size)}
-        return weights_bytes(tensors, metadata=metadata)
+        metadata = {"tokenizer": tokenizer.fingerprint(), "target_size": str(self.target_size)}
+        own = {"format": _FORMATS[1], "multiple": str(self.multiple)} if self.multiple > 1 else {"format": _FORMATS[0]}
+        return weights_bytes(tensors, metadata={**own, **metadata})
 
 
 def read_shortlist(path: str | Path) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -90,7 +97,7 @@ def read_shortlist(path: str | Path) -> tuple[dict[str, str], dict[str, Tensor]]
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DataError(f"{path}: not a readable shortlist ({reason}); nmt-shortlist makes one") from error
     metadata = header.get("__metadata__") or {}
-    if metadata.get("format") != _FORMAT or {name: part.dtype for name, part in tensors.items()} != _TYPES:
+    if metadata.get("format") not in _FORMATS or {name: part.dtype for name, part in tensors.items()} != _TYPES:
         raise DataError(f"{path}: not a shortlist; nmt-shortlist makes one")
     return metadata, tensors
 
@@ -100,7 +107,10 @@ def load_shortlist(path: str | Path, tokenizer: Tokenizer) -> Shortlist:
     metadata, tensors = read_shortlist(path)
     if metadata.get("tokenizer") != tokenizer.fingerprint():
         raise DataError(f"{path}: made with another tokenizer than the model's; make one from this model")
-    shortlist = Shortlist(**tensors, target_size=tokenizer.target_size)
+    multiple = metadata.get("multiple", "1")
+    if not multiple.isdecimal() or not 1 <= int(multiple[:9]) <= tokenizer.target_size:
+        raise DataError(f"{path}: damaged: its words are a multiple of {shown(multiple)}")
+    shortlist = Shortlist(**tensors, target_size=tokenizer.target_size, multiple=int(multiple))
     ids, starts = torch.cat([shortlist.frequent, shortlist.partners]), shortlist.starts
     has_places = len(starts) == tokenizer.source_size + 1 and int(starts[0]) == 0 and bool((starts.diff() >= 0).all())
     has_ids = bool(((ids >= 0) & (ids < tokenizer.target_size)).all())

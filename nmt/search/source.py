@@ -15,8 +15,8 @@ from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer
 from nmt.data.matching import MARKS, UNSPACED, is_boundary
 from nmt.data.sentences import Lines, splitter_of
-from nmt.data.tokenizer import Span, on_one_line, word_spans
-from nmt.errors import ConfigError, say_once
+from nmt.data.tokenizer import LANGUAGE, Span, language_token, on_one_line, word_spans
+from nmt.errors import ConfigError, SettingError, say_once
 from nmt.light.options import AUTO, NONE
 from nmt.light.splitter import Splitter
 from nmt.search.kept import Kept, KeptLine, Kind, keep, load_glossary
@@ -28,6 +28,8 @@ _WORD = rf"[\w{MARKS}]+"
 _UNIT = re.compile(rf"{_WORD}(?:[-'’]{_WORD})*|[^\w\s]")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _WORD_END = re.compile(r"\s+")
+NOWHERE: Final = (-1, -1)
+"""The span of a token that is not in the text."""
 _LEVELS: Final = ("sentences", "words", "tokens")
 
 
@@ -43,6 +45,8 @@ class Part:
     """Where `text` begins in the line, or in what the model reads for it."""
     skipped: int = 0
     """Tokens of `text` that are in the parts before."""
+    led: int = 0
+    """Tokens before those of `text`: 1 that says into which language is translated, or 0."""
     sentence: int = 0
     """Which of the line's sentences it belongs to, from 0; of a line that is not split all of it counts as one."""
     space: str = ""
@@ -53,11 +57,11 @@ class Part:
     """What is kept of it, with its place among all that is kept of the line."""
 
     def spans(self, tokenizer: Tokenizer) -> list[Span]:
-        """Where in the line, or in what the model reads for it, its tokens are."""
+        """Where in the line, or in what the model reads for it, its tokens are; NOWHERE for one before its text."""
         if self.known is not None:
-            return self.known
-        found = tokenizer.source_spans(self.text)[self.skipped :][: len(self.ids)]
-        return [(begin + self.begin, end + self.begin) for begin, end in found]
+            return [NOWHERE] * self.led + self.known
+        found = tokenizer.source_spans(self.text)[self.skipped :][: len(self.ids) - self.led]
+        return [NOWHERE] * self.led + [(begin + self.begin, end + self.begin) for begin, end in found]
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,12 @@ class Sources:
             spaced = tokenizer.splits_at_spaces
             self._keep = partial(keep, placeholders=decoding.placeholders, glossary=glossary, spaced=spaced)
         self._longest = decoding.split_long
+        self._languages, self._language = tokenizer.languages(), decoding.target_language
+        if self._language is not None:
+            try:
+                language_token(self._languages, self._language)
+            except ValueError as error:
+                raise SettingError(("decoding.target_language", str(error))) from None
         self._lines = lines or Lines()
         self._splitter: Splitter | None = None
         self._always, self._joins = False, " "
@@ -178,12 +188,26 @@ class Sources:
             raise request.error(f"prefix: not allowed together with {what}")
         return kept
 
+    def _language_of(self, request: Request, text: str) -> tuple[list[int], int]:
+        """The token of a line's target language, where the model has any, and where the text begins that it is before.
+
+        Raises DataError, which names the request, for a line without one, and for an unknown one.
+        """
+        if not self._languages:
+            return [], 0
+        own = LANGUAGE.match(text)
+        try:
+            token = language_token(self._languages, own[1] if own else self._language)
+        except ValueError as error:
+            raise request.error(f"target_language: {error}") from None
+        return [token], own.end() if own else 0
+
     def of(self, requests: Sequence[Request]) -> dict[int, Source]:
         """What of the lines is sent through the model, by their places: what has words, of which there are tokens.
 
         The sentences of a request with required phrases are not cut, however long they are.
         """
-        read: list[tuple[int, str, KeptLine | None, list[Span]]] = []
+        read: list[tuple[int, str, KeptLine | None, list[int], int, list[Span]]] = []
         units: list[str] = []
         for place, request in enumerate(requests):
             kept = self.kept_of(request)
@@ -191,22 +215,26 @@ class Sources:
             # No letter represents a placeholder.
             if not request.text.strip() or (kept is not None and not any(map(str.isalnum, text))):
                 continue
-            bounds = self._splitter.bounds(text) if self._splits and self._splitter is not None else []
-            read.append((place, text, kept, bounds))
-            for begin, end in bounds if self._always and len(bounds) > 1 else [(0, len(text))]:
+            language, start = self._language_of(request, text)
+            bounds = self._splitter.bounds(text[start:]) if self._splits and self._splitter is not None else []
+            bounds = [(begin + start, end + start) for begin, end in bounds]
+            read.append((place, text, kept, language, start, bounds))
+            for begin, end in bounds if self._always and len(bounds) > 1 else [(start, len(text))]:
                 units.append(text[begin:end])
         encoded = iter(self._tokenizer.encode_source(units))
         found = {}
-        for place, text, kept, bounds in read:
+        for place, text, kept, language, start, bounds in read:
             several = len(bounds) > 1
             ids = list(islice(encoded, len(bounds) if several and self._always else 1))
             if several and not self._always and 0 < self._lines.longest < len(ids[0]):
                 ids = self._tokenizer.encode_source([text[begin:end] for begin, end in bounds])
             elif not (several and self._always):
-                bounds = [(0, len(text))]
+                bounds = [(start, len(text))]
             parts = list(self._parts(text, bounds, ids, whole=bool(requests[place].required)))
             if kept is not None:
                 parts = _with_kept(parts, kept, self._tokenizer)
+            if language:
+                parts = [replace(part, ids=[*language, *part.ids], led=1) for part in parts]
             whole = several and len(bounds) == 1
             if parts:
                 found[place] = Source(requests[place].text, parts, self._tokenizer, kept, whole)
@@ -309,7 +337,7 @@ class SourceUnits(NamedTuple):
 
 def source_units(text: str, tokens: Sequence[Span], kept: Sequence[tuple[int, Kept]]) -> SourceUnits:
     """Units of what of `text` the tokens at these places are; `kept` is in it, with its places in the line."""
-    begin, end = min(span[0] for span in tokens), max(span[1] for span in tokens)
+    begin, end = min(span[0] for span in tokens if span != NOWHERE), max(span[1] for span in tokens)
     units: list[Span] = []
     begins = frozenset(span[0] for span in tokens)
     places: dict[int, int] = {}
@@ -341,10 +369,11 @@ def units_of(text: str, begin: int, end: int, begins: Container[int]) -> Iterato
 
 
 def places_of(spans: Sequence[Span], words: Sequence[Span]) -> list[int]:
-    """The place in `words` of each span: that of the word where it begins, or of the next; -1 without any words.
+    """The place in `words` of each span: that of the word where it begins, or of the next; -1 for NOWHERE, and where
+    there are no words.
 
     Text after all words belongs to the last one. An empty span belongs to the word that ends exactly there.
     """
     ends = [end for _, end in words]
     found = (bisect_left(ends, end) if begin == end else bisect_right(ends, begin) for begin, end in spans)
-    return [min(place, len(words) - 1) for place in found]
+    return [min(place if span[0] >= 0 else -1, len(words) - 1) for place, span in zip(found, spans, strict=True)]

@@ -193,7 +193,7 @@ class Texts:
         for place, piece in enumerate(pieces if self._replace_unknown else ()):
             if piece.unknown is not None and piece.unknown >= fixed:
                 # In place of the symbol for an unknown word, the source word that it comes from.
-                token = int(attention[piece.unknown, : len(part.ids)].argmax())
+                token = part.led + int(attention[piece.unknown, part.led : len(part.ids)].argmax())
                 copied = self._tokenizer.copied_source(
                     source.text, source.spans[number][token], is_unknown=part.ids[token] == UNK
                 )
@@ -236,8 +236,8 @@ def _respelled(written: Written, text: str) -> Written:
 def _local(source: Source, spans: Sequence[Span]) -> tuple[list[int], int, int]:
     """The words of the line at these places, counted from the first of them; the number of that, and how many."""
     places = places_of(spans, source.words)
-    first = min(places, default=0)
-    return [place - first for place in places], first, max(places, default=-1) + 1 - first
+    first = min((place for place in places if place >= 0), default=0)
+    return [max(place - first, -1) for place in places], first, max(places, default=-1) + 1 - first
 
 
 def _written(source: Source, pieces: Sequence[Sequence[Piece]]) -> list[Written]:

@@ -18,7 +18,7 @@ from nmt.data.text import windows
 from nmt.data.tokenizer import on_one_line
 from nmt.models.base import Seq2Seq
 from nmt.ops.dispatch import use_verified
-from nmt.search.base import build_search
+from nmt.search.base import build_search, limits_of
 from nmt.search.constraints import FREE, Constraints, ConstraintsMaker
 from nmt.search.coverage import check_attention
 from nmt.search.ensemble import PreparedModels, as_one, ensemble_mean, prepare_models
@@ -309,8 +309,8 @@ class Translator:
 
     def _longer(self, source: Sequence[int], constraints: Constraints) -> int:
         """By how many tokens the limit must grow, so that what must be there does not use it up."""
-        limit = len(source) + self._decoding.max_length_offset
-        return max(0, constraints.tokens - len(source)) if constraints.tokens > limit else 0
+        limit = int(limits_of(torch.tensor([source]), self._decoding))
+        return constraints.tokens - limit + self._decoding.max_length_offset if constraints.tokens > limit else 0
 
     @torch.inference_mode()
     def _search_batch(self, source: Tensor, constraints: Sequence[Constraints]) -> list[list[Hypothesis]]:
@@ -321,9 +321,7 @@ class Translator:
         decoding = self._decoding
         model, words = self._model_for(source, constraints)
         rules, offset = self._rules, decoding.max_length_offset
-        further: dict[str, Any] = {}  # what the search is given besides, where it is needed and the search accepts it
-        if decoding.coverage_penalty:
-            further["coverage_penalty"] = decoding.coverage_penalty
+        further = self._search.further(decoding)
         if "decode" in self._search.accepts:
             ids = None if words is None else words.tolist()
             decode = self._tokenizer.decode_target

@@ -30,11 +30,6 @@ class Hypothesis:
     """Whether all its probabilities are numbers above 0; else there is no translation, and the ids mean nothing."""
 
 
-def penalty_of(length: int, alpha: float) -> float:
-    """((5 + length) / 6) ** alpha with `length` in tokens, the end symbol included (Wu et al., 2016)."""
-    return float(((5.0 + length) / 6.0) ** alpha)
-
-
 def cut(ids: list[int]) -> list[int]:
     """The ids before the first end or padding symbol."""
     for position, token in enumerate(ids):

@@ -68,6 +68,7 @@ def _field(option: Option) -> Any:
         "flag": bool,
         "choice": str,
         "name": str,
+        "language": str,
         "text": str,
         "phrases": phrase | Annotated[list[phrase], Field(fail_fast=True)],
         "list": str | Annotated[list[str], Field(fail_fast=True)],

@@ -21,7 +21,8 @@ from nmt.serving.limits import SOON, RefusedError, Settings, count, is_surely_sh
 from nmt.serving.metrics import Metrics
 
 WARM_UP = "A"
-"""Translated before the first request, so that no request waits for work that is done only once."""
+"""Translated before the first request, into the first language that there is, so that no request waits for work that is
+done only once."""
 COUNTED_AT_ONCE = 2000
 """Characters whose tokens are counted in the event loop; those of more in a thread."""
 KNOWN = 256
@@ -192,21 +193,24 @@ class Service:
         for model in self._models:
             model.batcher.drop(job)
 
-    def health(self) -> dict[str, str | int]:
+    def health(self) -> dict[str, Any]:
         """The answer to GET /health."""
-        found: dict[str, str | int] = {
+        found: dict[str, Any] = {
             "status": self.status,
             "version": __version__,
             "max_beam_size": self.settings.max_beam_size,
         }
-        return found | (self._models[-1].facts if self._models else {})
+        for model in self._models[-1:]:
+            found |= {**model.facts, "languages": list(model.translator.languages)}
+        return found
 
 
 def _warm(load: Load) -> tuple[Translator, Mapping[str, Any]]:
     """The model, which has translated once: what is wrong with it, or with the options, shows before it is used."""
     translator, defaults = load()
     try:
-        translator.translate(WARM_UP, **defaults)
+        language = {"target_language": translator.languages[0]} if translator.languages else {}
+        translator.translate(WARM_UP, **{**language, **defaults})
     except BaseException:
         translator.close()
         raise

@@ -44,8 +44,8 @@ def test_the_weight_goes_with_the_language_model_that_it_was_for() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--min-length", "9", "--max-length-offset", "8"], "--min-length: 9 must not exceed max_length_offset (8)"),
-        (["--max-length-offset", "2"], "decoding.min_length: 3 must not exceed max_length_offset (2)"),
+        (["--min-length", "9", "--max-length-offset", "8"], "--min-length: 9 must not exceed 8, which max_length"),
+        (["--max-length-offset", "2"], "decoding.min_length: 3 must not exceed 2, which max_length_offset"),
         (["--search", "sample"], "decoding.coverage_penalty: 'sample' has none"),
         (["--search", "sample", "--coverage-penalty", "2"], "--coverage-penalty: 'sample' has none"),
         (["--search-option", "topp=1"], "--search-option topp: unknown key"),

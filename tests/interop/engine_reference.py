@@ -43,13 +43,14 @@ class File:
             assert none == 0
             self.sections[name.decode("ascii")] = content[offset : offset + length]
             self.places.append((offset, length))
-        settings = struct.unpack("<7If3I20s", self.sections["SETT"])
+        settings = struct.unpack("<7If4I16s", self.sections["SETT"])
         self.vocabularies, self.table, self.features = settings[:2], settings[2], settings[3]
         self.attentions, self.caches, self.beam_size = settings[4:7]
         self.length_penalty, self.offset, self.longest = settings[7:10]
         self.bias = settings[10] - 1 if settings[10] else None
-        assert settings[11] == bytes(20)
-        assert version == (1 if self.bias is None else 2)
+        self.multiple = settings[11] + 1
+        assert settings[12] == bytes(16)
+        assert version == (1 if self.bias is None and self.multiple == 1 else 2)
         self.registers = list(struct.iter_unpack("<2I", self.sections["REGS"]))
         self.states = list(struct.iter_unpack("<3I", self.sections["STAT"]))
         self.programs = {name: _instructions(self.sections[name]) for name in ("ENCO", "STEP")}

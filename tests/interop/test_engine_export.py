@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections import Counter
 from typing import Any
@@ -201,8 +202,10 @@ def test_a_shortlist_is_written_as_it_is() -> None:
         starts=torch.tensor([0, 0, 2, *[3] * 15]),
         target_size=19,
     )
-    section_of = File(content_of(make_model(section()), shortlist=lists)).sections["LIST"]
-    assert np.frombuffer(section_of, "<u4").tolist() == [2, 3, 7, 4, 0, 0, 2, *[3] * 15, 5, 6, 9]
+    file = File(content_of(make_model(section()), shortlist=lists))
+    assert np.frombuffer(file.sections["LIST"], "<u4").tolist() == [2, 3, 7, 4, 0, 0, 2, *[3] * 15, 5, 6, 9]
+    filled = File(content_of(make_model(section()), shortlist=dataclasses.replace(lists, multiple=8)))
+    assert (file.multiple, filled.multiple) == (1, 8)
 
 
 def test_the_settings_of_the_search() -> None:

@@ -13,8 +13,7 @@ from nmt.data import EOS
 from nmt.data.batching import pad
 from nmt.light.binding import Library, Model, Results
 from nmt.models.base import Seq2Seq
-from nmt.search.base import greedy_search
-from nmt.search.beam import beam_search
+from nmt.registry import SEARCHES
 from nmt.search.values import Hypothesis
 from tests.compiled import needed_engine
 from tests.interop.engine_models import content_of
@@ -65,8 +64,8 @@ def by_pytorch(
 ) -> list[list[Hypothesis]]:
     """What PyTorch finds, greedily for a beam of one."""
     batch = pad([[*source, EOS] for source in sources])
-    search = greedy_search if beam == 1 else beam_search
-    return search(model, batch, beam_size=beam, n_best=n_best, **{**NO_LIMIT, **more})
+    search = SEARCHES.get("greedy" if beam == 1 else "beam")()
+    return search.search(model, batch, beam_size=beam, n_best=n_best, **{"scores": True, **NO_LIMIT, **more})
 
 
 def translated_ids(engine: Model, sources: Sequence[Sequence[int]], given: Any) -> Results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from nmt.data import EOS
 from nmt.data.batching import pad
 from nmt.light import EngineError
 from nmt.light.binding import Model
+from nmt.light.options import OPTIONS
 from nmt.models.base import Seq2Seq
 from nmt.search.beam import beam_search
 from nmt.search.ensemble import EQUAL, as_one
@@ -137,9 +139,11 @@ def test_a_search_ends_when_nothing_wanted_can_be_better(
     model = model_that_ends(cell, seed=seed)
     engine, sources = opened(model, tmp_path), sentences(40, vocabulary=17)
     lengths = set[int]()
-    for beam, n_best in ((4, 1), (6, 3), (5, 5)):
-        given = {"length_penalty": length_penalty, "max_length_offset": 9}
-        found = everything(engine, sources, beam_size=beam, n_best=n_best, **given)
+    for beam, n_best, normalization, factor in ((4, 1, "gnmt", 1.0), (6, 3, "power", 0.7), (5, 5, "power", 2.3)):
+        given = {"length_penalty": length_penalty, "max_length_offset": 9, "max_length_factor": factor}
+        own = {**given, "length_normalization": OPTIONS["length_normalization"].number(normalization)}
+        found = everything(engine, sources, beam_size=beam, n_best=n_best, **own)
+        given["length_normalization"] = normalization
         for one, expected in zip(found, by_pytorch(model, sources, beam=beam, n_best=n_best, **given), strict=True):
             same(one, expected)
             lengths |= {len(each.ids) for each in one if each.has_ended}
@@ -207,15 +211,17 @@ def shortlist() -> Shortlist:
     return Shortlist(frequent=torch.tensor([5, 11]), partners=partners, starts=starts, target_size=19)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-def test_a_shortlist_is_kept_to(precision: Any, tmp_path: Path) -> None:
-    model, own = make_model(section(hidden_size=32, embedding_size=32, init_range=0.2)), shortlist()
+@pytest.mark.parametrize(("precision", "multiple"), [("fp32", 1), ("bf16", 1), ("int8", 1), ("fp32", 8), ("fp32", 5)])
+def test_a_shortlist_is_kept_to(precision: Any, multiple: int, tmp_path: Path) -> None:
+    """Also where a sentence gets a multiple of words."""
+    model = make_model(section(hidden_size=32, embedding_size=32, init_range=0.2))
+    own = dataclasses.replace(shortlist(), multiple=multiple)
     engine = opened(model, tmp_path, shortlist=own, precision=precision)
     sources = sentences(12, vocabulary=17)
     found = everything(engine, sources, n_best=1)
     for source, one in zip(sources, found, strict=True):
         words = own.words(torch.tensor([[*source, EOS]]))
-        assert set(one[0].ids) <= set(words.ids.tolist())
+        assert set(one[0].ids) <= set(words.ids.tolist()) and (len(words.ids) - 1) % multiple == 0
         if precision == "fp32":
             restricted = RestrictedModel(model, words)
             (expected,) = restricted.with_ids(by_pytorch(restricted, [source], beam=3))

@@ -16,7 +16,6 @@ from nmt.interop.engine.opened import compiled_engine
 from nmt.interop.model_dir import load_model
 from nmt.light import Translator
 from nmt.search.beam import beam_search
-from nmt.search.values import penalty_of
 from tests.conftest import REPOSITORY
 
 UNITS = ("gru", "lstm", "atr", "sru", "lrn", "olrn", "ssru", "min_gru", "min_lstm", "rnn")
@@ -92,7 +91,7 @@ class Exact:
 
     def score(self, line: str, tokens: Sequence[str]) -> float:
         """By which beam search compares translations."""
-        return sum(self.log_probs(line, tokens)) / penalty_of(len(tokens), self._decoding.length_penalty)
+        return sum(self.log_probs(line, tokens)) / ((5 + len(tokens)) / 6) ** self._decoding.length_penalty
 
     def step_score(self, line: str, tokens: Sequence[str], place: int) -> float:
         """By which greedy search compares the tokens at a place."""

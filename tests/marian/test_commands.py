@@ -14,13 +14,16 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import sentencepiece
+import torch
 
 from nmt.compiling import own_directory
-from nmt.interop.model_dir import find_model
+from nmt.data import EOS
+from nmt.interop.model_dir import find_model, load_model
 from nmt.library.loading import load
 from nmt.marian import command
 from nmt.marian import opus_mt as opus_mt_module
 from nmt.marian.shortlists import read_lexicon
+from nmt.search.shortlist import load_shortlist
 from tests.console import call
 from tests.serving.server_process import ServerProcess, started
 
@@ -151,12 +154,42 @@ def test_a_folder_of_transformers_is_served_and_reloaded(opus_mt: Path, tmp_path
 def test_a_folder_as_mozilla_ships_it_is_taken_as_it_is(
     ssru: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With its shortlist and the search of its configuration."""
     monkeypatch.setenv("NMT_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "ende"
     folder.mkdir()
-    for name in ("model.intgemm.alphas.bin", "vocab.spm"):
+    for name in ("model.intgemm.alphas.bin", "vocab.spm", "lex.50.6.s2t.bin"):
         (folder / f"{name.replace('.', '.ende.', 1)}.gz").write_bytes(gzip.compress((ssru / name).read_bytes()))
-    assert len(translated(folder, ssru, tmp_path)) == 40
+    (folder / "config.yml").write_text("beam-size: 1\nnormalize: 0.8\nmax-length-factor: 2.0\n", encoding="utf-8")
+    decoding = load(folder).config.decoding
+    assert (decoding.beam_size, decoding.length_penalty, decoding.length_normalization) == (1, 0.8, "power")
+    assert (decoding.max_length_factor, decoding.max_length_offset) == (2.0, 0)
+    with_all = translated(folder, ssru, tmp_path, shortlist="none")
+    assert len(with_all) == 40 and with_all != translated(folder, ssru, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_a_beam_finds_what_transformers_finds(
+    opus_mt: Path, tmp_path: Path, kind: str, beam: int, alpha: float
+) -> None:
+    """All 40 texts and scores; but an end of sentence that is between the K-th and the 2K-th best continuation counts
+    here, not there, by which one line has a better translation."""
+    made = tmp_path / ("made" if kind == "folder" else "made.nmt")
+    precision = () if kind == "folder" else ("--precision", "fp32")
+    assert call("nmt-convert", "opus-mt", str(opus_mt), "-o", str(made), *precision) == 0
+    golden_beams = json.loads((opus_mt / "expected.json").read_text(encoding="utf-8"))
+    expected = golden_beams[f"beam{beam}_lp{alpha if beam > 1 else 1.0}"]
+    lines = (opus_mt / "source.en").read_text(encoding="utf-8").splitlines()
+    model = load(made, **({"precision": "fp32"} if kind == "folder" else {}))
+    limit = {"max_length_factor": 0.0, "max_length_offset": 40}
+    found = model.translate(lines, beam_size=beam, length_penalty=alpha, split="none", **limit)
+    scores = expected.get("scores", [one.score for one in found])
+    same = [str(one) == text for one, text in zip(found, expected["texts"], strict=True)]
+    assert sum(same) == (40 if beam == 1 else 39)
+    for one, score, is_same in zip(found, scores, same, strict=True):
+        assert one.score == pytest.approx(score, abs=3e-5) if is_same else one.score > score
 
 
 def test_what_is_refused(ssru: Path, opus_mt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,10 +210,21 @@ def test_what_is_refused(ssru: Path, opus_mt: Path, tmp_path: Path, capsys: pyte
     assert "this directory is not empty" in capsys.readouterr().err
 
 
-def test_a_shortlist_of_marian_restricts_the_file(ssru: Path, tmp_path: Path) -> None:
-    made, lex = str(tmp_path / "made.nmt"), ssru / "lex.50.6.s2t.bin"
-    options = ("--vocab", str(ssru / "vocab.spm"), "--shortlist", str(lex), "--precision", "fp32", "-o", made)
-    assert call("nmt-convert", "marian", str(ssru / "model.npz"), *options) == 0
+def test_a_shortlist_of_marian_is_kept_to(ssru: Path, tmp_path: Path) -> None:
+    """The golden lists of words, by PyTorch; and what PyTorch finds with them, by the engine."""
+    made, lex, folder = str(tmp_path / "made.nmt"), ssru / "lex.50.6.s2t.bin", str(tmp_path / "made")
+    options = ("--vocab", str(ssru / "vocab.spm"), "--shortlist", str(lex))
+    assert call("nmt-convert", "marian", str(ssru / "model.npz"), *options, "--precision", "fp32", "-o", made) == 0
+    assert call("nmt-convert", "marian", str(ssru / "model.npz"), *options, "-o", folder) == 0
+    assert translated(Path(folder), ssru, tmp_path, precision="fp32") == translated(Path(made), ssru, tmp_path)
+    loaded = load_model(folder)
+    shortlist = load_shortlist(str(loaded.config.decoding.shortlist), loaded.tokenizer)
+    expected = json.loads((ssru / "expected_shortlist_first5_one_by_one.json").read_text(encoding="utf-8"))
+    for line, wanted in zip((ssru / "source.en").read_text(encoding="utf-8").splitlines(), expected, strict=False):
+        (ids,) = loaded.tokenizer.encode_source([line])
+        own = shortlist.words(torch.tensor([[*ids, EOS]])).ids.tolist()
+        # Of nmt's ids 0 to 2 Marian has two, </s> 0 and <unk> 1; the others are one less.
+        assert own == [0, 1, 2, *(i + 1 for i in wanted if i > 1)] and len(wanted) % 8 == 0
     lexicon = read_lexicon(lex.read_bytes(), lex, source_size=600, target_size=600)
     splitter = sentencepiece.SentencePieceProcessor(model_file=str(ssru / "vocab.spm"))
     lines = (ssru / "source.en").read_text(encoding="utf-8").splitlines()

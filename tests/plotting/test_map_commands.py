@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nmt
-from nmt.library.values import Inspection, UnitTrace
+from nmt.inspection.values import Inspection, UnitTrace
 from nmt.plotting.command import main
 from tests.plotting.test_maps import labels, maps
 from tests.tiny_run import make_run

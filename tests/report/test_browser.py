@@ -11,7 +11,7 @@ import pytest
 
 from nmt.evaluation import build_metric
 from nmt.evaluation.metrics import counting
-from nmt.library.values import Inspection, UnitTrace
+from nmt.inspection.values import Inspection, UnitTrace
 from nmt.report import Subject, contents, packed, page, sentences
 from nmt.report.contents import Words
 from tests.browser import Visit, chromium

@@ -7,7 +7,7 @@ import base64
 import numpy as np
 import pytest
 
-from nmt.library.values import Inspection, UnitTrace
+from nmt.inspection.values import Inspection, UnitTrace
 from nmt.report.contents import Sentences, Subject
 from nmt.report.maps import MOST_HEADS, chosen_sentences, packed
 

@@ -19,13 +19,20 @@ class Sentence:
 
     source: list[int]
     limit: int
+    power: bool = False
     alive: list[Scored] = field(default_factory=lambda: [(0.0, [])])
     finished: list[Scored] = field(default_factory=list)
 
     def is_settled(self, alpha: float) -> bool:
         if not self.finished or not self.alive:
             return bool(self.finished)
-        return min(score for score, _ in self.finished) > self.alive[0][0] / ((5 + self.limit) / 6) ** alpha
+        return min(score for score, _ in self.finished) > self.alive[0][0] / penalty(
+            self.limit, alpha, power=self.power
+        )
+
+
+def penalty(length: int, alpha: float, *, power: bool = False) -> float:
+    return float(length**alpha if power else ((5 + length) / 6) ** alpha)
 
 
 def log_probabilities(model: TableModel, source: list[int], ids: list[int], *, zeros: Sequence[int]) -> list[float]:
@@ -37,10 +44,18 @@ def log_probabilities(model: TableModel, source: list[int], ids: list[int], *, z
 
 
 def zero_beam_search(
-    model: TableModel, sources: list[list[int]], *, beam_size: int, alpha: float, offset: int, pad_allowed: bool = True
+    model: TableModel,
+    sources: list[list[int]],
+    *,
+    beam_size: int,
+    alpha: float,
+    offset: int,
+    pad_allowed: bool = True,
+    power: bool = False,
+    factor: float = 1.0,
 ) -> list[list[Scored]]:
     """What tests/golden/README.md says of beam search, line by line: joint stopping, feeding and length rules."""
-    sentences = [Sentence(source, len(source) + offset) for source in sources]
+    sentences = [Sentence(source, max(1, int(factor * len(source)) + offset), power) for source in sources]
     zeros: list[int] = [0]
     t = 0
     while True:
@@ -48,7 +63,7 @@ def zero_beam_search(
             break
         if t > 0 and all(ids[-1] == PAD for s in sentences for _, ids in s.alive):
             zeros.append(t)
-        penalty = ((5 + t + 1) / 6) ** alpha
+        divisor = penalty(t + 1, alpha, power=power)
         for s in sentences:
             pool = []
             for beam, (total, ids) in enumerate(s.alive):
@@ -61,10 +76,10 @@ def zero_beam_search(
             best = [(-negative, ids) for negative, _, _, ids in sorted(pool)[: 2 * beam_size]]
             ended = [ids[-1] == EOS or t >= s.limit for _, ids in best]
             s.alive = [item for item, end in zip(best, ended, strict=True) if not end][:beam_size]
-            newly = [(total / penalty, ids) for (total, ids), end in zip(best, ended, strict=True) if end]
+            newly = [(total / divisor, ids) for (total, ids), end in zip(best, ended, strict=True) if end]
             s.finished = sorted(s.finished + newly, key=lambda item: -item[0])[:beam_size]
         t += 1
-    last = ((5 + t) / 6) ** alpha
+    last = penalty(t, alpha, power=power)
     return [s.finished or [(total / last, ids) for total, ids in s.alive] for s in sentences]
 
 

@@ -12,6 +12,7 @@ from nmt.errors import ConfigError
 from nmt.ops.matrices.best_words import BestWords, best_words
 from nmt.registry import SEARCHES
 from nmt.search import Hypothesis, beam_search
+from nmt.search.base import Settings
 from nmt.search.beam import Beam, advance, are_done, choice_of, empty_beam, rows_of
 from tests.search.naive import cut, exhaustive, strip, zero_beam_search
 from tests.search.table_model import EOS, PAD, UNK, TableModel, random_sources
@@ -78,6 +79,21 @@ def test_sentence_mode_equals_batch_mode_of_one(
     together = beam_search(model, source, **options)
     alone = [beam_search(model, row.unsqueeze(0), stopping="batch", **options)[0] for row in source]
     assert together == alone
+
+
+@pytest.mark.parametrize(("factor", "offset", "alpha"), [(2.0, 0, 1.0), (0.7, 2, 0.6), (0.0, 3, 0.0), (0.1, 0, 1.0)])
+def test_scores_by_the_power_of_a_length_and_limits_by_a_factor(factor: float, offset: int, alpha: float) -> None:
+    model = TableModel(4, vocabulary=12, eos=0.5)
+    source = random_sources(4, sentences=8, longest=6, vocabulary=12)
+    lengths = {"length_penalty": alpha, "max_length_offset": offset, "max_length_factor": factor}
+    by = {**lengths, "length_normalization": "power", "scores": True}
+    found = SEARCHES.get("beam")().search(model, source, beam_size=4, n_best=4, **by)
+    rules = {"alpha": alpha, "offset": offset, "pad_allowed": False, "power": True, "factor": factor}
+    assert_same(found, [zero_beam_search(model, [row], beam_size=4, **rules)[0] for row in strip(source)])
+    narrow = SEARCHES.get("greedy")().search(model, source, n_best=1, beam_size=1, **by)
+    for (one,), row in zip(narrow, strip(source), strict=True):
+        assert len(one.ids) + one.has_ended <= max(1, int(factor * len(row)) + offset)
+        assert one.score * (len(one.ids) + one.has_ended) ** alpha < 0
 
 
 def test_the_joint_rule_differs_from_the_sentence_rule() -> None:
@@ -165,7 +181,8 @@ def test_nothing_to_translate() -> None:
     options = {"beam_size": 3, "length_penalty": 0.6}
     assert beam_search(model, torch.empty(0, 4, dtype=torch.int64), max_length_offset=3, **options) == []
     only_padding = torch.zeros(1, 3, dtype=torch.int64)
-    assert beam_search(model, only_padding, max_length_offset=0, **options) == [[Hypothesis([], 0.0, has_ended=False)]]
+    (found,) = beam_search(model, only_padding, max_length_offset=0, **options)
+    assert len(found[0].ids) == 1 and not found[0].has_ended
     only_end = beam_search(model, torch.tensor([[EOS, PAD]]), max_length_offset=2, **options)
     assert 1 <= len(only_end[0][0].ids) <= 3
 
@@ -190,6 +207,10 @@ def test_searches_are_registered() -> None:
     assert found == beam_search(model, source, beam_size=3, n_best=2, **limits)
 
 
+def settings(offset: int, *, alpha: float = 0.6, n_best: int | None = None) -> Settings:
+    return Settings(beam_size=2, length_penalty=alpha, max_length_offset=offset, n_best=n_best)
+
+
 class TestSteps:
     """The single steps."""
 
@@ -203,23 +224,23 @@ class TestSteps:
         return best_words(self.logits().repeat_interleave(choice.hypotheses, dim=0), choice)
 
     def test_empty_beam(self) -> None:
-        beam = empty_beam(self.source, beam_size=2, max_length_offset=4)
+        beam = empty_beam(self.source, settings(4))
         assert beam.limits.tolist() == [7, 6]
         assert beam.log_probs.tolist() == [[0.0, -math.inf], [0.0, -math.inf]]
 
     def test_the_first_candidates_do_not_end(self) -> None:
-        beam = empty_beam(self.source, beam_size=2, max_length_offset=4)
+        beam = empty_beam(self.source, settings(4))
         best = self.best(beam, 0)
         assert best.words.tolist() == [[3, 1, 4, EOS], [4, 1, 3, EOS]]
         assert best.values[0, :3].exp().tolist() == pytest.approx([0.3, 0.1, 0.1])
         assert best.values[0, 3].item() == pytest.approx(-1e8, rel=1e-6)
 
     def test_finished_candidates_move_over(self) -> None:
-        beam = empty_beam(self.source, beam_size=2, max_length_offset=4)
-        beam, _ = advance(beam, self.best(beam, 0), 0, alpha=1.0)
+        beam = empty_beam(self.source, settings(4))
+        beam, _ = advance(beam, self.best(beam, 0), 0, settings(4, alpha=1.0))
         best = self.best(beam, 1)
         assert best.words[0].tolist() == [EOS, 3, EOS, 1] and best.hypotheses[0].tolist() == [0, 0, 1, 0]
-        after, beams = advance(beam, best, 1, alpha=1.0)
+        after, beams = advance(beam, best, 1, settings(4, alpha=1.0))
         penalty = (5 + 2) / 6
         assert after.finished_ids[0].tolist() == [[3, EOS], [1, EOS]]
         assert after.finished_scores[0].tolist() == pytest.approx([math.log(0.12) / penalty, math.log(0.04) / penalty])
@@ -229,29 +250,29 @@ class TestSteps:
         assert min(rows_of(beams).tolist()[2:]) >= 2
 
     def test_all_end_at_the_limit(self) -> None:
-        beam = empty_beam(self.source, beam_size=2, max_length_offset=0)
-        beam, _ = advance(beam, self.best(beam, 0), 0, alpha=1.0)
-        beam, _ = advance(beam, self.best(beam, 2), 2, alpha=1.0)
+        beam = empty_beam(self.source, settings(0))
+        beam, _ = advance(beam, self.best(beam, 0), 0, settings(4, alpha=1.0))
+        beam, _ = advance(beam, self.best(beam, 2), 2, settings(4, alpha=1.0))
         assert beam.log_probs[1].tolist() == [-math.inf] * 2 and min(beam.finished_scores[1].tolist()) > -math.inf
         assert beam.log_probs[0, 0].item() > -math.inf
 
     def test_stopping(self) -> None:
-        beam = empty_beam(self.source, beam_size=2, max_length_offset=4)._replace(
+        beam = empty_beam(self.source, settings(4))._replace(
             log_probs=torch.tensor([[-4.0, -5.0], [-4.0, -5.0]]),
             finished_scores=torch.tensor([[-1.0, -math.inf], [-1.0, -9.0]]),
         )
         # One filled slot is enough; the worst of the filled ones counts.
-        assert are_done(beam, 3, alpha=0.6, joint=False).tolist() == [True, False]
-        assert are_done(beam, 3, alpha=0.6, joint=True).tolist() == [False, False]
-        assert are_done(beam, 6, alpha=0.6, joint=False).tolist() == [True, True]
-        assert are_done(beam, 6, alpha=0.6, joint=True).tolist() == [False, False]
-        assert are_done(beam, 7, alpha=0.6, joint=True).tolist() == [True, True]
+        assert are_done(beam, 3, settings(4, alpha=0.6), joint=False).tolist() == [True, False]
+        assert are_done(beam, 3, settings(4, alpha=0.6), joint=True).tolist() == [False, False]
+        assert are_done(beam, 6, settings(4, alpha=0.6), joint=False).tolist() == [True, True]
+        assert are_done(beam, 6, settings(4, alpha=0.6), joint=True).tolist() == [False, False]
+        assert are_done(beam, 7, settings(4, alpha=0.6), joint=True).tolist() == [True, True]
 
     def test_an_equal_score_does_not_stop(self) -> None:
         """What is still alive could end with that very score and take the slot that is empty."""
         scores = torch.tensor([[-4.0, -math.inf], [-3.9, -math.inf]])
-        beam = empty_beam(self.source, beam_size=2, max_length_offset=4)._replace(
+        beam = empty_beam(self.source, settings(4))._replace(
             log_probs=torch.tensor([[-4.0, -5.0], [-4.0, -5.0]]), finished_scores=scores
         )
-        assert are_done(beam, 3, alpha=0.0, joint=False).tolist() == [False, True]
-        assert are_done(beam, 3, alpha=0.0, joint=False, n_best=1).tolist() == [False, True]
+        assert are_done(beam, 3, settings(4, alpha=0.0), joint=False).tolist() == [False, True]
+        assert are_done(beam, 3, settings(4, alpha=0.0, n_best=1), joint=False).tolist() == [False, True]

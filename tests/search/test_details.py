@@ -11,16 +11,16 @@ from torch import Tensor
 
 from nmt.data import EOS, pad
 from nmt.errors import ConfigError
+from nmt.inspection.record import record
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.models.decoder import Decoder
 from nmt.models.graphed import GraphedModel
-from nmt.models.record import record
 from nmt.search import Translator
 from nmt.search.ensemble import Ensemble
 from nmt.search.reading import read_hypotheses, tokens_of
 from nmt.search.shortlist import BatchWords, RestrictedModel
 from nmt.search.texts import alignment_of
-from nmt.search.values import DETAILS, Hypothesis, ScoredText, penalty_of
+from nmt.search.values import DETAILS, Hypothesis, ScoredText
 from tests.models.test_seq2seq import make
 from tests.tiny_run import make_run
 
@@ -71,7 +71,7 @@ def test_scores_of_tokens_make_the_score(subwords: LoadedModel, changes: dict[st
             assert hypothesis.tokens is not None
             assert hypothesis.token_scores is not None
             assert len(hypothesis.tokens) == len(hypothesis.token_scores)
-            total = sum(hypothesis.token_scores) / penalty_of(len(hypothesis.tokens), 0.6)
+            total = sum(hypothesis.token_scores) / ((5 + len(hypothesis.tokens)) / 6) ** 0.6
             assert total == pytest.approx(hypothesis.score, abs=tolerance)
 
 
@@ -209,7 +209,7 @@ def test_an_ensemble_has_the_mean(loaded: LoadedModel, tmp_path_factory: pytest.
         each = [model(source, torch.tensor([target]))[0].softmax(-1) for model in (loaded.model, other)]
     wanted = torch.distributions.Categorical(probs=torch.stack(each).mean(0)).entropy()
     assert together.token_entropies == pytest.approx(wanted.tolist(), abs=1e-5)
-    total = sum(together.token_scores) / penalty_of(len(target), 0.6)
+    total = sum(together.token_scores) / ((5 + len(target)) / 6) ** 0.6
     assert total == pytest.approx(together.score, abs=1e-5)
 
 

@@ -15,12 +15,13 @@ from torch import Tensor
 from nmt.config.schema import DecodingConfig
 from nmt.errors import CheckpointError, ConfigError
 from nmt.interop.model_dir import load_model
+from nmt.language_models.fusion import Fusion
 from nmt.language_models.model import LanguageModel
 from nmt.sampling.search import SampleOptions
 from nmt.search import Hypothesis, Request, RuledModel, Translator, beam_search, greedy_search, sample_search
 from nmt.search.base import build_search
 from nmt.search.ensemble import Ensemble
-from nmt.search.ruled import Fusion, RuledState
+from nmt.search.ruled import RuledState
 from nmt.search.shortlist import BatchWords, RestrictedModel
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
 from tests.search.test_batch_independence import ids, is_near_tie, sentences, small_model

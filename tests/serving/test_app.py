@@ -37,6 +37,7 @@ class Fake:
 
     source_language, target_language, device = "en", "de", "cpu"
     precision, kernels, without_kernels = "fp32", "none", ""
+    languages = ()
 
     def __init__(self, *, error: Exception | None = None) -> None:
         self.may, self.begun = threading.Event(), threading.Event()

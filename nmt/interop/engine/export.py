@@ -17,7 +17,8 @@ from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import SentencePieceTokenizer, Tokenizer
-from nmt.errors import CheckpointError, ConfigError, printable
+from nmt.data.tokenizer import language_token
+from nmt.errors import CheckpointError, ConfigError, SettingError, printable
 from nmt.files import reason, writing
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.opened import MAGIC
@@ -37,10 +38,10 @@ PRECISIONS: Final[dict[Precision, str]] = {
 
 
 VERSION: Final = 1
-VERSION_WITH_BIAS: Final = 2
-"""Of files with a bias of the output layer, which earlier engines would pass over."""
-_BIAS: Final = 40
-"""Its place in the settings."""
+LATER_VERSION: Final = 2
+"""Of files with a bias of the output layer, or a multiple of words, which earlier engines would pass over."""
+_LATER: Final = 40
+"""The place of these in the settings."""
 _ALIGNMENT: Final = 64
 _HEADER: Final = 32
 _OPERANDS: Final = 3
@@ -56,6 +57,7 @@ class WordLists(Protocol):
     partners: Tensor
     starts: Tensor
     """Where those of each source token begin in `partners` [V_source + 1]"""
+    multiple: int
 
 
 def export_engine(
@@ -92,6 +94,11 @@ def export_engine(
     named = str(shortlist) if shortlist is not None else decoding.shortlist
     lists = None if named is None else read_shortlist(named, tokenizer)
     settings = settings_of(decoding)
+    if decoding.target_language is not None:
+        try:
+            settings.others["target_language"] = language_token(tokenizer.languages(), decoding.target_language)
+        except ValueError as error:
+            raise SettingError(("decoding.target_language", str(error))) from None
     if type(tokenizer) is not SentencePieceTokenizer:
         name = loaded.config.data.tokenizer
         raise ConfigError(f"data.tokenizer: '{name}' is not known to the engine. Allowed: sentencepiece.")
@@ -275,8 +282,9 @@ def sections_of(
     tensors, data = _tensors(lowered.tensors.stored())
     source, target = subwords
     numbers = [*vocabularies, lowered.table, _whole(lowered, lowered.features), lowered.attentions, lowered.caches]
+    later = 0 if lowered.bias is None else lowered.bias + 1, 0 if shortlist is None else shortlist.multiple - 1
     found: dict[str, Content] = {
-        "SETT": struct.pack("<7If3I20x", *numbers, *settings[:4], 0 if lowered.bias is None else lowered.bias + 1),
+        "SETT": struct.pack("<7If4I16x", *numbers, *settings[:4], *later),
         "TENS": tensors,
         "REGS": b"".join(struct.pack("<2I", *register) for register in lowered.registers),
         "STAT": b"".join(struct.pack("<3I", *(_whole(lowered, each) for each in state)) for state in lowered.states),
@@ -310,7 +318,7 @@ def file_of(sections: Mapping[str, Content]) -> list[Content]:
     sums = zlib.crc32(table)
     for piece in body:
         sums = zlib.crc32(piece, sums)
-    version = VERSION if sections.get("SETT", bytes(64))[_BIAS : _BIAS + 4] == bytes(4) else VERSION_WITH_BIAS
+    version = LATER_VERSION if any(sections.get("SETT", b"")[_LATER:]) else VERSION
     return [MAGIC + struct.pack("<IIQII", version, len(sections), place, sums, 0) + table, *body]
 
 

@@ -27,6 +27,8 @@ struct nmt_model {
     size_t trained;    /* tokens of the longest source in training; 0: not known */
     bool spaced;       /* whether the target language has spaces between sentences */
     subwords *source, *target; /* the same where the file has only one */
+    int32_t *languages;        /* ids of the source tokens of target languages, ended by 0 */
+    size_t language_count;
     const kernels *k;
     _Atomic(vocabulary *) words; /* of the target, once a call has needed it */
     /* Searchers that no call uses. No lock guards them: in the child of a process that forks meanwhile it would be held
@@ -83,7 +85,9 @@ static const option TABLE[] = {
     ROW(beam_of_one, 0, 1, 0),
     ROW(n_best, 1, 1000, 1),
     ROW(max_length_offset, 0, 1000000, 0),
+    ROW(max_length_factor, 0, 10, 1),
     ROW(length_penalty, 0, 10, 0),
+    ROW(length_normalization, 0, 1, 0),
     ROW(threads, 1, 1024, 1),
     ROW(shortlist, 0, 1, 1),
     ROW(scores, 0, 1, 1),
@@ -94,6 +98,7 @@ static const option TABLE[] = {
     ROW(min_length, 0, 1000000, 0),
     ROW(no_repeat_ngram, 0, INT32_MAX, 0),
     ROW(coverage_penalty, 0, 10, 0),
+    ROW(target_language, 0, INT32_MAX, 0),
 };
 enum { COUNT = sizeof TABLE / sizeof *TABLE };
 
@@ -178,6 +183,7 @@ void nmt_close(nmt_model *m) {
         free(m->files[i]);
     }
     vocabulary_close(atomic_load(&m->words));
+    free(m->languages);
     if (m->target != m->source) subwords_close(m->target);
     subwords_close(m->source);
     free(m);
@@ -236,6 +242,33 @@ static void read_cards(nmt_model *m) {
     }
 }
 
+/* Bytes of `>>CODE<<` at the beginning of a text, 0 for another text; a CODE has no spaces, < and >. */
+static size_t tag_size(const char *begin, const char *end) {
+    const char *p = begin + 2;
+    int bytes = 1;
+    if (end - begin < 5 || memcmp(begin, ">>", 2)) return 0;
+    while (p < end && *p != '<' && *p != '>' && !is_space(character_at(p, end, &bytes))) p += bytes;
+    return p > begin + 2 && end - p >= 2 && !memcmp(p, "<<", 2) ? (size_t)(p - begin) + 2 : 0;
+}
+
+/* A source token without the space before it, whose size is 0 unless it is the token of a language. */
+static const char *tag_of(const nmt_model *m, int32_t id, size_t *size) {
+    const char *piece = subwords_word(m->source, id, size);
+    if (*size && tag_size(piece, piece + *size) != *size) *size = 0;
+    return piece;
+}
+
+static bool find_languages(nmt_model *m) {
+    size_t room = 0, size;
+    for (int32_t id = EOS + 1; id < subwords_size(m->source); id++) {
+        tag_of(m, id, &size);
+        if (!size) continue;
+        if (!grown(&m->languages, sizeof *m->languages, &room, m->language_count + 1)) return false;
+        m->languages[m->language_count++] = id;
+    }
+    return true;
+}
+
 /* Null, or a line in `problem`: what a first or only file, called `what`, lacks for a translation. */
 static nmt_model *finish_open(nmt_model *m, const char *name, const char *what, char *problem, size_t room) {
     const model *first = m->models[0];
@@ -261,6 +294,8 @@ static nmt_model *finish_open(nmt_model *m, const char *name, const char *what, 
                subwords_size(m->target) != (int32_t)first->set.target_size) {
         snprintf(problem, room, "%s: inconsistent: its SentencePiece models have other sizes than its vocabularies",
                  what);
+    } else if (!find_languages(m)) {
+        snprintf(problem, room, "not enough memory");
     } else {
         return m;
     }
@@ -325,15 +360,36 @@ const char *nmt_piece(const nmt_model *m, int32_t target, int32_t id, size_t *si
 }
 
 
+int32_t nmt_language(const nmt_model *m, int32_t i) {
+    return i >= 0 && (size_t)i < m->language_count ? m->languages[i] : 0;
+}
+
 /* --- lines into what is translated at once: their sentences, or all of a line, and of what is too long parts, which are
    cut at the ends of sentences, else between words, else within --- */
 
-/* Adds a part in ids, its end symbol, and the white space before its translation. False where memory ends, as below. */
-static bool add_part(nmt_results *r, const int32_t *ids, size_t count, const char *space, size_t space_size) {
-    if (!grown(&r->ids, sizeof *r->ids, &r->id_room, r->id_count + count + 1) ||
+/* The token of the language that a line begins with, behind which it begins then, or else the usual one; 0 where that is
+   none, or not known. */
+static int32_t language_of(const nmt_model *m, text *line, int32_t usual) {
+    const char *begin = after_spaces(*line);
+    size_t size = tag_size(begin, line->end), own;
+    for (size_t i = 0; size && i < m->language_count; i++) {
+        const char *tag = tag_of(m, m->languages[i], &own);
+        if (own != size || memcmp(tag, begin, size)) continue;
+        line->begin = after_spaces((text){begin + size, line->end});
+        return m->languages[i];
+    }
+    return size ? 0 : usual;
+}
+
+/* Adds a part in ids, its end symbol, and the white space before its translation; `language` is before the ids, unless it
+   is 0. False where memory ends, as below. */
+static bool add_part(nmt_results *r, int32_t language, const int32_t *ids, size_t count, const char *space,
+                     size_t space_size) {
+    if (!grown(&r->ids, sizeof *r->ids, &r->id_room, r->id_count + count + 2) ||
         !grown(&r->ends, sizeof *r->ends, &r->part_room, r->parts + 1) ||
         !grown(&r->spaces, 1, &r->space_room, r->space_count + space_size + 1))
         return false;
+    if (language) r->ids[r->id_count++] = language;
     memcpy(r->ids + r->id_count, ids, count * sizeof *ids);
     r->id_count += count;
     r->ids[r->id_count++] = EOS;
@@ -352,6 +408,7 @@ typedef struct {
     size_t longest;    /* tokens of a part; 0: any number */
     const char *space; /* before the next part, and its size */
     size_t space_size;
+    int32_t language;  /* the token before each part; 0: none */
     int32_t *ids;
     size_t room;
 } cutter;
@@ -361,7 +418,7 @@ static int64_t encoded(cutter *c, text t) {
 }
 
 static bool add(cutter *c, const int32_t *ids, size_t count) {
-    bool fine = add_part(c->to, ids, count, c->space, c->space_size);
+    bool fine = add_part(c->to, c->language, ids, count, c->space, c->space_size);
     c->space = " ", c->space_size = 1; /* between the parts of a sentence */
     return fine;
 }
@@ -429,13 +486,10 @@ static bool add_sentences(cutter *c, text t, splitting s, line_result *line) {
     return true;
 }
 
-/* Adds the parts of a line; none for a line of white space or of nothing that has tokens. */
-static bool add_line(cutter *c, const char *bytes, size_t size, line_result *line) {
+/* Adds the parts of a line that is not only white space; none for one of nothing that has tokens. */
+static bool add_line(cutter *c, text t, line_result *line) {
     size_t begin, end, trained = c->m->trained;
-    if (!size) return true; /* of what may be null */
-    text t = {bytes, bytes + size};
-    if (after_spaces(t) == t.end) return true;
-    splitting all = split_begin(&c->m->rules, bytes, size), s = all;
+    splitting all = split_begin(&c->m->rules, t.begin, (size_t)(t.end - t.begin)), s = all;
     bool several = c->split != SPLIT_NONE && split_next(&s, &begin, &end) && split_next(&s, &begin, &end);
     int64_t count = several && c->split == SPLIT_ALL ? 0 : encoded(c, t);
     if (several && (c->split == SPLIT_ALL || (trained && count > (int64_t)trained)))
@@ -679,7 +733,13 @@ static nmt_results *new_results(const nmt_model *m, size_t count, const nmt_opti
         REFUSE("coverage_penalty: greedy search has none. Allowed: with beam search.");
     for (int i = 0; o->coverage_penalty > 0.0f && i < m->count; i++)
         if (!m->models[i]->set.attentions) REFUSE("coverage_penalty: the model does not report its attention");
-    if (o->min_length > o->max_length_offset) REFUSE("min_length must be 0 to max_length_offset");
+    const int reached = (int)(o->max_length_factor * 2.0f) + o->max_length_offset - 2;
+    if (o->min_length && o->min_length > reached)
+        REFUSE("min_length must be 0 to %d, which a source of one word may have", reached > 0 ? reached : 0);
+    size_t known = 0;
+    while (known < m->language_count && m->languages[known] != o->target_language) known++;
+    if (o->target_language && known == m->language_count)
+        REFUSE("target_language: %d is not the token of a language of this model", o->target_language);
     nmt_results *r = calloc(1, sizeof *r);
     if (r && (r->lines = calloc(count + 1, sizeof *r->lines))) return r->count = count, r;
     free(r);
@@ -700,6 +760,15 @@ static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o,
     REFUSE("%s", is_stopped(o) ? "stopped" : "not enough memory");
 }
 
+static void say_languages(const nmt_model *m, size_t line, char *problem, size_t room) {
+    int size = snprintf(problem, room, "line %zu: says no target language that the model knows, nor does "
+                        "target_language. Allowed before the text:", line);
+    for (size_t i = 0, own; i < m->language_count && size > 0 && (size_t)size < room; i++) {
+        const char *tag = tag_of(m, m->languages[i], &own), *after = i + 1 < m->language_count ? "," : ".";
+        size += snprintf(problem + size, room - (size_t)size, " %.*s%s", (int)own, tag, after);
+    }
+}
+
 nmt_results *nmt_cut(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count, const nmt_options *o,
                      char *problem, size_t room) {
     nmt_results *r = new_results(m, count, o, problem, room);
@@ -708,10 +777,16 @@ nmt_results *nmt_cut(nmt_model *m, const char *const *lines, const size_t *sizes
     for (size_t i = 0; r && i < count; i++) {
         line_result *own = &r->lines[i];
         own->first = r->parts;
-        bool fine = sizes[i] <= LONGEST_LINE && add_line(&c, lines[i], sizes[i], own);
+        if (!sizes[i]) continue; /* of what may be null */
+        text line = {lines[i], lines[i] + sizes[i]};
+        if (after_spaces(line) == line.end) continue;
+        c.language = m->language_count ? language_of(m, &line, o->target_language) : 0;
+        bool spoken = c.language || !m->language_count;
+        bool fine = spoken && sizes[i] <= LONGEST_LINE && add_line(&c, line, own);
         own->parts = r->parts - own->first;
         if (fine) continue;
-        if (sizes[i] > LONGEST_LINE) snprintf(problem, room, "line %zu: more than %d bytes", i, (int)LONGEST_LINE);
+        if (!spoken) say_languages(m, i, problem, room);
+        else if (sizes[i] > LONGEST_LINE) snprintf(problem, room, "line %zu: more than %d bytes", i, (int)LONGEST_LINE);
         else snprintf(problem, room, "not enough memory");
         nmt_free(r);
         r = NULL;
@@ -772,7 +847,7 @@ nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const si
     for (size_t i = 0; r && i < count; i++) {
         r->lines[i].first = r->parts;
         r->lines[i].sentences = r->lines[i].parts = lengths[i] > 0;
-        if (lengths[i] && !add_part(r, ids[i], lengths[i], "", 0)) {
+        if (lengths[i] && !add_part(r, 0, ids[i], lengths[i], "", 0)) {
             nmt_free(r);
             REFUSE("not enough memory");
         }
@@ -794,7 +869,7 @@ nmt_results *nmt_score_pairs(nmt_model *m, const char *const *sources, const siz
         size_t prefix_room = 0;
         own->first = r->parts;
         int64_t read = subwords_encode(m->source, sources[i], source_sizes[i], &ids, &id_room);
-        fine = keeps && read >= 0 && add_part(r, ids, (size_t)read, "", 0);
+        fine = keeps && read >= 0 && add_part(r, 0, ids, (size_t)read, "", 0);
         own->parts = own->sentences = r->parts - own->first;
         if (!fine) break;
         keeps->count = subwords_encode(m->target, targets[i], target_sizes[i], &keeps->prefix, &prefix_room);

@@ -49,8 +49,9 @@ typedef struct {
     uint32_t source_size, target_size, table, features, attentions, caches, beam_size;
     float length_penalty;
     uint32_t length_offset, longest;
-    uint32_t bias; /* of the logits: a tensor's number and 1, or 0 */
-    uint8_t unused[20];
+    uint32_t bias;     /* of the logits: a tensor's number and 1, or 0 */
+    uint32_t multiple; /* of the number of a sentence's words with a shortlist, less 1 */
+    uint8_t unused[16];
 } settings;
 
 /* An option by its name, with zeros behind it. */

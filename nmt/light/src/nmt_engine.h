@@ -25,7 +25,9 @@ typedef struct {
     int32_t beam_of_one;       /* with a beam_size of 1: beam search all the same, not greedy search */
     int32_t n_best;            /* 1 to beam_size */
     int32_t max_length_offset; /* tokens more than the source has, the end symbol counted in both */
+    float max_length_factor;   /* times the tokens of the source */
     float length_penalty;
+    int32_t length_normalization; /* 0: by ((5 + tokens) / 6) ^ length_penalty, 1: by tokens ^ length_penalty */
     int32_t threads;           /* 1 to 1024 */
     int32_t shortlist;         /* whether one is used, where the file has it */
     int32_t scores;            /* without them greedy search is faster, and scores are NaN */
@@ -33,9 +35,10 @@ typedef struct {
     int32_t split;             /* lines into sentences; 0: where the training text had one a line, 1: always, 2: never */
     int32_t split_long;        /* sentences of more tokens are translated in parts; 0: none */
     float repeat_penalty;      /* divides the logits of tokens that a translation already has; 1: none */
-    int32_t min_length;        /* tokens of a translation, the end symbol not counted; at most max_length_offset */
+    int32_t min_length;        /* tokens of a translation, the end symbol not counted; at most those of a source of one word */
     int32_t no_repeat_ngram;   /* no sequence of so many tokens occurs twice in a translation; 0: no limit */
     float coverage_penalty;    /* weight of the penalty for source tokens without attention; of beam search */
+    int32_t target_language;   /* id of the source token of a language (nmt_language), put before each line; 0: none */
 
     /* Read before each step, unless null: another thread ends the call by a value other than 0. */
     const volatile int32_t *stop;
@@ -73,6 +76,10 @@ NMT_API const char *nmt_kernels(const nmt_model *);
    place of the file among those that were opened together, from 0. */
 NMT_API const char *nmt_card(const nmt_model *, int32_t number, size_t *size);
 
+/* The id of the source token of the i-th target language, from 0, a piece such as `>>deu<<`; 0 after the last one. A model
+   that has any needs one for each line: that of the options, or one that the line begins with, which comes first. */
+NMT_API int32_t nmt_language(const nmt_model *, int32_t i);
+
 /* Translates lines of at most 2^28 bytes each. Each depends on itself alone. */
 NMT_API nmt_results *nmt_translate(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,
                                    const nmt_options *, char *problem, size_t room);
@@ -102,7 +109,7 @@ NMT_API nmt_results *nmt_score_pairs(nmt_model *, const char *const *sources, co
 NMT_API nmt_results *nmt_cut(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,
                              const nmt_options *, char *problem, size_t room);
 
-/* The same of sentences in ids, without their end symbols. `requests` may be null; their texts are not read. */
+/* The same of sentences in ids, without their end symbols, in any language. `requests` may be null; their texts are not read. */
 NMT_API nmt_results *nmt_translate_ids(nmt_model *, const int32_t *const *ids, const size_t *lengths,
                                        const nmt_request *requests, size_t count, const nmt_options *, char *problem,
                                        size_t room);
@@ -113,8 +120,7 @@ NMT_API void nmt_free(nmt_results *);
 NMT_API size_t nmt_count(const nmt_results *, size_t line);
 
 /* Of the i-th best translation of a line its text, null where ids were translated, and its score: the log-probability
-   divided by ((5 + tokens) / 6) ^ length_penalty, of a line in parts their sum; -infinity where the model gives no
-   finite one. */
+   divided as length_normalization says, of a line in parts their sum; -infinity where the model gives no finite one. */
 NMT_API const char *nmt_text(const nmt_results *, size_t line, size_t i, size_t *size);
 NMT_API float nmt_score(const nmt_results *, size_t line, size_t i);
 

@@ -129,6 +129,8 @@ static bool chosen_make(chosen_words *w, const model *const *models, int count, 
     for (uint32_t i = 0; i < list->always_count; i++) MARK(list->always[i]);
     for (i64 i = 0; i < what->length; i++)
         for (uint32_t p = list->starts[what->ids[i]]; p < list->starts[what->ids[i] + 1]; p++) MARK(list->partners[p]);
+    i64 multiple = (i64)models[0]->set.multiple + 1; /* of words without PAD, filled up by the first ones */
+    for (uint32_t id = 0; (marked - 1) % multiple && id < models[0]->set.target_size; id++) MARK(id);
     for (i64 i = 0; what->asked && i < what->asked->count; i++) MARK(what->asked->prefix[i]);
     if (!grown(&w->ids, sizeof *w->ids, &w->room, (size_t)marked)) return false;
     w->count = 0;
@@ -213,15 +215,17 @@ static bool attends(const searcher *s) { return s->set->attention || s->set->cov
 
 static bool is_greedy(const searcher *s) { return s->beam == 1 && !s->set->beam_of_one; }
 
-/* ((5 + length) / 6) ^ alpha, the end symbol counted. */
+/* ((5 + length) / 6) ^ alpha or length ^ alpha, the end symbol counted. */
 static double penalty_of(const searcher *s, i64 length) {
-    return pow((5.0 + (double)length) / 6.0, (double)s->set->length_penalty);
+    double base = s->set->length_normalization ? (double)length : (5.0 + (double)length) / 6.0;
+    return pow(base, (double)s->set->length_penalty);
 }
 
 /* Puts a sentence into a slot, as the row `row` of the next step. */
 static bool begin(searcher *s, slot *own, const sentence *what, i64 row) {
     own->busy = true, own->number = what->number, own->length = what->length;
-    own->limit = what->length + s->set->max_length_offset;
+    own->limit = (i64)(s->set->max_length_factor * (float)what->length) + s->set->max_length_offset;
+    if (own->limit < 1) own->limit = 1;
     own->asked = what->asked;
     /* What it must begin with does not use up the limit. */
     if (own->asked && wish_tokens(own->asked) > own->limit) own->limit = s->set->max_length_offset + wish_tokens(own->asked);

@@ -882,3 +882,12 @@ const char *subwords_piece(const subwords *model, int32_t id, size_t *size) {
     *size = p->size;
     return model->bytes + p->offset;
 }
+
+const char *subwords_word(const subwords *model, int32_t id, size_t *size) {
+    const piece *p = piece_of(model, id);
+    *size = 0;
+    if (!p || (p->type != NORMAL && p->type != USER_DEFINED)) return NULL;
+    const char *text = model->bytes + p->offset;
+    size_t space = begins_word(text, p->size) ? WORD_BEGIN_SIZE : 0;
+    return *size = p->size - space, text + space;
+}

@@ -33,4 +33,7 @@ int64_t subwords_added(const subwords *, int32_t id, char **text, size_t *room);
 /* The piece with an id, as `id_to_piece` has it; not ended by a 0. Null outside of the vocabulary. */
 const char *subwords_piece(const subwords *, int32_t id, size_t *size);
 
+/* The same without the space that it begins with; its size is 0 where no text is split into it. */
+const char *subwords_word(const subwords *, int32_t id, size_t *size);
+
 #endif

@@ -6,7 +6,7 @@ const NMT = (() => {
   const WITHOUT = ["threads", "beam_of_one"]; // options of nmt_options that make no difference here
   const CUT = 1, NOT_FINITE = 2, SEVERAL = 4;
   const ASKED = ["text", "prefix", "forbidden"]; // the fields of nmt_request
-  const SPLIT = ["auto", "sentences", "none"]; // values of the option of this name, in the engine's order
+  const WORDS = { split: ["auto", "sentences", "none"], length_normalization: ["gnmt", "power"] }; // values of options, in the engine's order
 
   const oneLine = (text) => text.replace(/[\r\n]/g, " ");
 
@@ -42,11 +42,13 @@ const NMT = (() => {
       c.nmt_options_begin(this.model, this.options);
       this.defaults = Object.fromEntries([...this.names].map(([name, place]) => [name, c.nmt_option(this.options, place)]));
       for (const name of WITHOUT) this.names.delete(name);
+      this.languages = new Map(); // codes of target languages, to their source tokens
+      for (let i = 0, id; (id = c.nmt_language(this.model, i)); i++) this.languages.set(this.piece(0, id).replace("\u2581", "").slice(2, -2), id);
       this.card = JSON.parse(this.text(c.nmt_card(this.model, 0, this.size)) || "{}");
     }
 
     /* What becomes of a line. Options are those that docs/decoding_options.md has for engine.js, and `attention`, by these names;
-       true, false and "none" are 1, 0 and 0 (but `split` has words); `forbidden` is a phrase or a list of phrases. `n_best` are the translations, best first, `source` and `target` the pieces of the
+       true, false and "none" are 1, 0 and 0 (but options in WORDS have words); `forbidden` is a phrase or a list of phrases. `n_best` are the translations, best first, `source` and `target` the pieces of the
        best, `ids` those of the target, and `attention` a row for each target piece, over the source pieces. */
     translate(line, options = {}) {
       const { c } = this, { prefix = "", forbidden = [], ...others } = options;
@@ -77,7 +79,9 @@ const NMT = (() => {
       c.nmt_options_begin(this.model, this.options);
       for (const [name, value] of Object.entries(options)) {
         const place = this.names.get(name);
-        const number = name === "split" ? SPLIT.indexOf(value) : value === "none" ? 0 : Number(value);
+        if (name === "target_language" && value !== "none" && !this.languages.has(value))
+          throw new Error(`${name}: ${value} is not allowed. Allowed: ${[...this.languages.keys(), "none"].join(", ")}.`);
+        const number = this.languages.get(name === "target_language" && value) ?? (WORDS[name] ? WORDS[name].indexOf(value) : value === "none" ? 0 : Number(value));
         if (!place) throw new Error(`${name}: is not an option of the engine in a browser. Allowed: ${[...this.names.keys()].join(", ")}.`);
         if (!c.nmt_set_option(this.options, place, number, this.problem, ROOM)) throw new Error(this.said());
       }

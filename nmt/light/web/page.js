@@ -1,6 +1,6 @@
 "use strict";
 /* Translates what is typed, line by line, and shows which words attend to which. Translations come through `door` (door.js):
-   open() tells { from, to, most, searches }, translate(lines, options, signal) the results, as the server's JSON has them. */
+   open() tells { from, to, most, searches, languages }, translate(lines, options, signal) the results, as the server's JSON has them. */
 const byId = (id) => document.getElementById(id);
 const DELAY = 150; // ms without a key before the text is translated
 const MOST_KNOWN = 500; // lines that are remembered
@@ -20,7 +20,11 @@ function element(name, kind, text = "") {
   return made;
 }
 
-const chosen = () => ({ split: byId("split").value, ...(byId("search").value && { search: byId("search").value }) });
+const chosen = () => ({
+  split: byId("split").value,
+  ...(byId("search").value && { search: byId("search").value }),
+  ...(byId("language").value && { target_language: byId("language").value }),
+});
 
 const linesOf = (text) => text.split("\n").filter((line) => line.trim());
 
@@ -217,12 +221,14 @@ async function start() {
     if (error.seconds) setTimeout(start, 1000 * error.seconds);
     return;
   }
-  const { from, to, searches = [] } = found;
+  const { from, to, searches = [], languages = [] } = found;
   isOpen = true;
   most = Math.min(most, found.most);
   byId("output").classList.toggle("single", most < 2);
   byId("search").replaceChildren(...searches.map(([name, value]) => new Option(name, value)));
   byId("how").hidden = !searches.length;
+  byId("language").replaceChildren(...languages.map((code) => new Option(languageName(code), code)));
+  byId("into").hidden = !languages.length;
   if (from && to) {
     byId("from").textContent = languageName(from);
     byId("to").textContent = languageName(to);
@@ -248,7 +254,7 @@ byId("text").addEventListener("input", () => {
   clearTimeout(timer);
   timer = setTimeout(update, DELAY);
 });
-for (const name of ["split", "search"]) byId(name).addEventListener("change", () => {
+for (const name of ["split", "search", "language"]) byId(name).addEventListener("change", () => {
   known.clear();
   update();
 });

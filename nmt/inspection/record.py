@@ -8,10 +8,9 @@ compute by the equations, without kernels; the model itself is not changed.
 from __future__ import annotations
 
 import copy
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +21,7 @@ from nmt.models.base import Seq2Seq
 from nmt.models.blocks import SelfAttention, SourceAttention
 from nmt.ops.unit import GateValues, Update
 from nmt.registry import CELLS
+from nmt.search.reading import attention_names, layer_names
 
 
 class UnitRecord(NamedTuple):
@@ -172,33 +172,6 @@ def recording(inner: Module, method: str, seen: list[Tensor], **given: bool) -> 
     return copied
 
 
-_UNSAID: Final = {"layers", "blocks", "rnn", "cell", "mixing", "attention", "attentions"}
-"""Parts of a path that tell nothing."""
-
-_SAID: Final = {"forward_rnn": "forward", "backward_rnn": "backward"}
-
-_SIDES: Final = ("encoder", "decoder")
-
-
-def layer_names(paths: Sequence[str]) -> list[str]:
-    """A name for each path of a module: side, layer from 0, and what else tells it from the others of its layer."""
-    names = [_name(path) for path in paths]
-    count = Counter(names)
-    return [name if count[name] == 1 else path for name, path in zip(names, paths, strict=True)]
-
-
-def _name(path: str) -> str:
-    parts = path.split(".")
-    if parts[:2] == ["encoder", "first"]:  # of `nmt.models.encoder.Alternating`, below the layers that it calls above
-        parts[1:2] = ["0"]
-    elif parts[:2] == ["encoder", "above"]:
-        parts[1:3] = [str(int(parts[2]) + 1)]
-    side, *rest = [_SAID.get(part, part) for part in parts if part not in _UNSAID]
-    if side in _SIDES and not (rest and rest[0].isdecimal()):
-        rest.insert(0, "0")
-    return ".".join([side, *rest])
-
-
 OF_ITSELF = ".self"
 """What the names of self-attention end with."""
 
@@ -244,9 +217,3 @@ def record(model: Seq2Seq, source: Tensor, target: Tensor) -> Record:
         layers = model.attention(source, target).layers
         attention |= {name: layer[0] for name, layer in zip(attention_names(model, len(layers)), layers, strict=True)}
     return Record(logits, attention, dict(zip(layer_names(list(units)), units.values(), strict=True)))
-
-
-def attention_names(model: Seq2Seq, count: int) -> list[str]:
-    """Names of the `count` attentions to the source that the decoder of `model` tells, in its order."""
-    known = [path for path, module in model.named_modules() if isinstance(module, AttentionQuery | SourceAttention)]
-    return layer_names(known) if len(known) == count else [f"decoder.{place}" for place in range(count)]

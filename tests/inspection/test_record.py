@@ -12,10 +12,11 @@ from torch import Tensor
 
 from nmt.cells import trace
 from nmt.config import import_plugins
+from nmt.inspection.record import RecordedCell, record, recording
 from nmt.models import build_model
 from nmt.models.encoder import Bidirectional, ContextAware, Forward
-from nmt.models.record import RecordedCell, layer_names, record, recording
 from nmt.ops.unit import GateValues
+from nmt.search.reading import layer_names
 from tests.models.small_model import ARCHITECTURES, PAIRS, make_model
 from tests.models.test_attention_weights import KINDS
 from tests.models.test_plugin_architecture import V, settings
@@ -225,7 +226,8 @@ def test_of_an_architecture_of_a_plugin_there_is_what_it_has(plugin: Path) -> No
 
 def test_attention_that_only_a_decoder_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(deep_attention=True).float()
-    monkeypatch.setattr("nmt.models.record.AttentionQuery", type("Unknown", (), {}))
+    for module in ("nmt.inspection.record", "nmt.search.reading"):
+        monkeypatch.setattr(f"{module}.AttentionQuery", type("Unknown", (), {}))
     found, wanted = record(model, S, T), model.attention(S[None], T[None]).layers
     assert list(found.attention) == ["decoder.0", "decoder.1", "decoder.2"]
     for ours, layer in zip(found.attention.values(), wanted, strict=True):

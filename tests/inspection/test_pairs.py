@@ -7,8 +7,9 @@ import math
 import pytest
 import torch
 
+from nmt.inspection.looking import inspect_pair
 from nmt.search.ensemble import EnsembleMean
-from nmt.search.reading import entropies_of, inspect_pair
+from nmt.search.reading import entropies_of
 from tests.models.test_seq2seq import SOURCE, TARGET, make
 
 S, T = SOURCE[0].tolist(), TARGET[1].tolist()

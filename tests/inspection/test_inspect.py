@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nmt
-from nmt.library.values import Inspection, UnitTrace
+from nmt.inspection.values import Inspection, UnitTrace
 from tests.tiny_run import make_run
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
