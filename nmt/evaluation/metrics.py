@@ -112,6 +112,15 @@ class SacrebleuMetric(Metric):
     label: ClassVar[str | None] = None
     """Shown in place of sacreBLEU's own name, where the settings are not the usual ones."""
 
+    finds_words_by_spaces: ClassVar[bool] = False
+    """Whether nothing but white space separates words, in any language."""
+
+    def check(self, references: Sequence[Sequence[str]]) -> None:
+        """Warn of references without spaces, where they are needed."""
+        if self.finds_words_by_spaces:
+            remedy = "by which it finds words: split the text into words first, or score it by bleu"
+            _warn_without_spaces(self.name, references, remedy)
+
     @abstractmethod
     def scorer(self) -> Scorer:
         """A fresh one for each use: sacreBLEU's metrics remember the number of references."""
@@ -198,14 +207,12 @@ class Bleu(SacrebleuMetric):
         return others | ({} if chosen == USUAL_TOKENIZER else {"tokenize": chosen})
 
     def check(self, references: Sequence[Sequence[str]]) -> None:
-        lines = [line for stream in references for line in stream[:_LOOKED_AT]]
-        if self._tokenizer == USUAL_TOKENIZER and self.options.tokenize is None and are_unspaced(lines):
-            say_once(
-                _log,
-                f"warning: bleu: the references have hardly any spaces, by which the tokenizer {USUAL_TOKENIZER} finds "
-                "words. Name their language (data.target_language, --language, nmt-eval -l), or a tokenizer such as zh "
-                "or char (tokenize)",
+        if self._tokenizer == USUAL_TOKENIZER and self.options.tokenize is None:
+            remedy = (
+                f"by which the tokenizer {USUAL_TOKENIZER} finds words. Name their language (data.target_language, "
+                "--language, nmt-eval -l), or a tokenizer such as zh or char (tokenize)"
             )
+            _warn_without_spaces(self.name, references, remedy)
 
     @property
     def _tokenizer(self) -> str:
@@ -221,6 +228,12 @@ class Bleu(SacrebleuMetric):
             raise ConfigError(f"sacreBLEU's tokenizer {name!r} cannot be used here: {reason}") from None
 
 
+def _warn_without_spaces(name: str, references: Sequence[Sequence[str]], remedy: str) -> None:
+    """Say once that a metric counts words which white space separates, where there is hardly any."""
+    if are_unspaced([line for stream in references for line in stream[:_LOOKED_AT]]):
+        say_once(_log, f"warning: {name}: the references have hardly any spaces, {remedy}")
+
+
 @METRICS.register("bleu_tok_lc")
 class BleuTokenisedLowercase(SacrebleuMetric):
     """Case-insensitive BLEU of text that is already tokenised: the metric of the published tables.
@@ -231,6 +244,7 @@ class BleuTokenisedLowercase(SacrebleuMetric):
 
     name = "bleu_tok_lc"
     label = "bleu_tok_lc"
+    finds_words_by_spaces = True
 
     def scorer(self) -> Scorer:
         return BLEU(tokenize="none", lowercase=True, smooth_method="none", force=True)

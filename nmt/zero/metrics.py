@@ -47,6 +47,7 @@ class BleuMosesLowercase(SacrebleuMetric):
 
     name = "bleu_moses_lc"
     label = "bleu_moses_lc"
+    finds_words_by_spaces = True
 
     @dataclass(frozen=True, kw_only=True)
     class Options:

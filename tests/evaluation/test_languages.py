@@ -74,6 +74,17 @@ def test_a_text_without_spaces_in_an_unknown_language_is_said_once(caplog: pytes
     assert caplog.records == []
 
 
+@pytest.mark.parametrize("name", ["bleu_tok_lc", "bleu_moses_lc"])
+def test_metrics_that_find_words_by_spaces_alone_say_so(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    if name == "bleu_moses_lc":
+        pytest.importorskip("sacremoses")
+    say_once.cache_clear()
+    nmt.evaluate(["A man reads."], [["A man reads."]], metrics=[name], language_pair="en-de")
+    assert caplog.records == []
+    nmt.evaluate(TEXTS["zh"], [TEXTS["zh"]], metrics=[name], language_pair="en-zh")
+    assert f"{name}: the references have hardly any spaces" in caplog.text
+
+
 def test_commands_take_the_language(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
