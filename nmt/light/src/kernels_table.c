@@ -97,8 +97,20 @@ static void embed_row(const tensor *w, i64 id, const float *bias, float factor, 
 /* --- one query of an attention over S positions, head by head; as nmt/ops/attention/native.c. A score that is NaN or infinite
    makes all weights of its head NaN --- */
 
+/* y = sum of a[s] values[s] over s, in so many vectors; of weights of 0 not even NaN counts. */
+INLINE void weighted_sum(const float *a, const float *values, i64 vs, i64 S, float *y, const int width) {
+    vf sum[4] = {{0}};
+    for (i64 s = 0; s < S; s++) {
+        if (a[s] == 0.0f) continue;
+#pragma GCC unroll 4
+        for (int c = 0; c < width; c++) sum[c] += load(values + s * vs + c * LANES) * a[s];
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < width; c++) store(y + c * LANES, sum[c]);
+}
+
 /* From scores a[S] to weights, and y[D] = what they find among the values. */
-INLINE void weigh(float *a, const float *values, i64 vs, i64 S, float *restrict y, i64 D) {
+INLINE void weigh(float *a, const float *values, i64 vs, i64 S, float *y, i64 D) {
     float top = -INFINITY, bad = 0.0f;
     for (i64 s = 0; s < S; s++) {
         top = a[s] > top ? a[s] : top;
@@ -107,13 +119,14 @@ INLINE void weigh(float *a, const float *values, i64 vs, i64 S, float *restrict 
 #pragma omp simd
     for (i64 s = 0; s < S; s++) a[s] = fast_exp(a[s] - top) + bad;
     const float total = sum_of(a, S);
-    for (i64 j = 0; j < D; j++) y[j] = 0.0f;
-    for (i64 s = 0; s < S; s++) {
-        const float share = a[s] /= total, *restrict v = values + s * vs;
-        if (share == 0.0f) continue;
-#pragma omp simd
-        for (i64 j = 0; j < D; j++) y[j] += share * v[j];
-    }
+    for (i64 s = 0; s < S; s++) a[s] /= total;
+    i64 j = 0;
+    for (; j + 4 * LANES <= D; j += 4 * LANES) weighted_sum(a, values + j, vs, S, y + j, 4);
+    for (; j + 2 * LANES <= D; j += 2 * LANES) weighted_sum(a, values + j, vs, S, y + j, 2);
+    for (; j + LANES <= D; j += LANES) weighted_sum(a, values + j, vs, S, y + j, 1);
+    for (i64 k = j; k < D; k++) y[k] = 0.0f;
+    for (i64 s = 0; s < S && j < D; s++)
+        for (i64 k = j; a[s] != 0.0f && k < D; k++) y[k] += a[s] * values[s * vs + k];
 }
 
 /* Until the scores are known, y has the powers of the query. */
@@ -395,9 +408,11 @@ INLINE const char *tile_values(const product *p, i64 part) {
     return p->values + part / PARTS * p->strip + part % PARTS * LANES * GROUP;
 }
 
+enum { INT8_VALUES = -2, INT8_POSITIVE }; /* the latter: all inputs are 0 or more */
+
 /* One group of inputs of a tile of one strip: to sums of the rows, in `width` vectors. */
-INLINE void add_groups(int8_sum (*sum)[PARTS], const char *x, i64 row, const char *values, const int rows,
-                       const int width) {
+INLINE void add_groups(int8_sum (*sum)[PARTS], const char *x, i64 row, const char *values, const int kind,
+                       const int rows, const int width) {
 #pragma GCC unroll 8
     for (int c = 0; c < width; c++) {
         vi v = load_integers(values + c * LANES * GROUP);
@@ -405,7 +420,7 @@ INLINE void add_groups(int8_sum (*sum)[PARTS], const char *x, i64 row, const cha
         for (int r = 0; r < rows; r++) {
             int32_t group;
             memcpy(&group, x + r * row, sizeof group);
-            sum[r][c] = int8_add(sum[r][c], v, group);
+            sum[r][c] = kind == INT8_POSITIVE ? int8_add_positive(sum[r][c], v, group) : int8_add(sum[r][c], v, group);
         }
     }
 }
@@ -417,7 +432,7 @@ INLINE void add_groups(int8_sum (*sum)[PARTS], const char *x, i64 row, const cha
 
 /* A tile: `rows` rows from n on, `width` vectors of outputs of one strip from `part` on, all of them; both are known
    when this is compiled. */
-INLINE void int8_tile(const product *p, i64 n, i64 part, const int rows, const int width) {
+INLINE void int8_tile(const product *p, i64 n, i64 part, const int kind, const int rows, const int width) {
     const int phases = PHASES(rows) > 1 ? PHASES(rows) : 1;
     const char *x = p->x + n * p->x_row, *values = tile_values(p, part);
     const i64 m = part * LANES;
@@ -436,9 +451,9 @@ INLINE void int8_tile(const product *p, i64 n, i64 part, const int rows, const i
     for (; k + phases <= p->groups; k += phases, x += phases * GROUP, values += phases * STRIP * GROUP)
 #pragma GCC unroll 4
         for (int q = 0; q < phases; q++)
-            add_groups(sum[q], x + q * GROUP, p->x_row, values + q * STRIP * GROUP, rows, width);
+            add_groups(sum[q], x + q * GROUP, p->x_row, values + q * STRIP * GROUP, kind, rows, width);
     for (; k < p->groups; k++, x += GROUP, values += STRIP * GROUP)
-        add_groups(sum[0], x, p->x_row, values, rows, width);
+        add_groups(sum[0], x, p->x_row, values, kind, rows, width);
 #pragma GCC unroll 8
     for (int c = 0; c < width; c++) {
         i64 first = m + c * LANES;
@@ -502,7 +517,7 @@ INLINE void float_tile(const product *p, i64 n, i64 part, const int kind, const 
 }
 
 INLINE void tile(const product *p, i64 n, i64 part, const int kind, const int rows, const int width) {
-    if (kind < 0) int8_tile(p, n, part, rows, width);
+    if (kind < 0) int8_tile(p, n, part, kind, rows, width);
     else float_tile(p, n, part, kind, rows, width);
 }
 
@@ -561,7 +576,10 @@ INLINE void product_of_tiles(tile_function run, const product *p, i64 M, i64 row
     }
 }
 
-PRODUCT(int8_product, -1)
+PRODUCT(int8_product, INT8_VALUES)
+#ifdef INT8_ADD_POSITIVE
+PRODUCT(positive_product, INT8_POSITIVE)
+#endif
 PRODUCT(f32_product, F32_VALUES)
 #ifdef __AVX512BF16__
 PRODUCT(bf16_product, BF16_PAIRS)
@@ -609,6 +627,13 @@ static void linear(const tensor *w, const float *x, i64 xs, const float *bias, a
             scales[n] = int8_row(x + n * xs, K, values + n * groups * GROUP, groups * GROUP);
         p.x = (const char *)values, p.x_row = groups * GROUP, p.row_scales = scales;
         p.sums = w->sums, p.scales = w->scales;
+#ifdef INT8_ADD_POSITIVE
+        uint8_t seen = 0;
+#pragma omp simd reduction(| : seen)
+        for (i64 j = 0; j < rows * groups * GROUP; j++) seen |= values[j];
+        if (seen < 128) positive_product(&p, w->rows, rows);
+        else
+#endif
         int8_product(&p, w->rows, rows);
     } else if (w->type == MATRIX_F32) {
         f32_product(&p, w->rows, rows);

@@ -181,6 +181,11 @@ INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
     __m256i v = (__m256i)w, pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(_mm256_set1_epi32(x), v));
     return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
+#define INT8_ADD_POSITIVE
+INLINE int8_sum int8_add_positive(int8_sum sum, vi w, int32_t x) { /* of inputs that are 0 or more */
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi32(x), (__m256i)w);
+    return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
 INLINE vi int8_total(int8_sum sum) { return sum; }
 
 #elif defined(__ARM_FEATURE_DOTPROD)
@@ -240,6 +245,10 @@ INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
 INLINE vi int8_total(int8_sum sum) {
     return (vi){sum.low[0] + sum.low[1], sum.low[2] + sum.low[3], sum.high[0] + sum.high[1], sum.high[2] + sum.high[3]};
 }
+#endif
+
+#ifndef INT8_ADD_POSITIVE
+#define int8_add_positive int8_add
 #endif
 
 #endif
