@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from nmt.errors import ConfigError as ConfigError
     from nmt.errors import DataError as DataError
     from nmt.errors import NmtError as NmtError
+    from nmt.inspection.values import Inspection as Inspection
+    from nmt.inspection.values import UnitTrace as UnitTrace
     from nmt.library.evaluation import Evaluation as Evaluation
     from nmt.library.evaluation import evaluate as evaluate
     from nmt.library.loading import load as load

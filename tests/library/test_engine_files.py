@@ -97,7 +97,8 @@ def wished(texts: list[str]) -> list[nmt.Request]:
     found = []
     for place, (line, text) in enumerate(zip(LINES * 6, texts * 6, strict=True)):
         words = text.split() or ["b"]
-        beginnings = ["", text[: 2 * len(text) // 3], f"{words[0]} ", "x" + words[0][:1], words[0][::-1], text]
+        last = words[0][::-1]
+        beginnings = ["", text[: 2 * len(text) // 3], f"{words[0]} ", "x" + words[0][:1], f"\u3000{last}\u00a0", text]
         kept, excluded = beginnings[place // len(LINES)], [words[place % len(words)], "B\u00e4 b"]
         found.append(nmt.Request(line, prefix=kept, forbidden=excluded if excluded[0] not in kept else ["zz"]))
     return found

@@ -132,7 +132,7 @@ static bool read_prefix(wishes *w, text prefix, const subwords *target, const vo
     size_t id_room = 0, room = 0;
     w->prefix = stripped(prefix);
     if (w->prefix.begin == w->prefix.end) return true;
-    own->count = subwords_encode(target, prefix.begin, (size_t)(prefix.end - prefix.begin), &own->prefix, &id_room);
+    own->count = subwords_encode(target, w->prefix.begin, (size_t)(w->prefix.end - w->prefix.begin), &own->prefix, &id_room);
     int64_t size = own->count < 0 ? -1 : subwords_decode(target, own->prefix, own->count, &w->written, &room);
     if (size < 0) return false;
     for (int64_t i = 0; i < size; i++)
