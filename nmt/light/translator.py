@@ -288,6 +288,9 @@ class Translator(NotCopied):
     ) -> Iterator[tuple[Results, list[Result]]]:
         options, details, usual = chosen
         encoded, wishes = _asked(_listed(lines), usual)
+        for place, line in enumerate(lines):
+            if isinstance(line, bytes):
+                raise ArgumentError(f"text[{place}] must be a string, not bytes")
         with self._model.translate(encoded, options, wishes=wishes, stop=stop) as found:
             yield (
                 found,

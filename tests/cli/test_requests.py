@@ -166,7 +166,7 @@ def test_files_of_other_lengths(
             ["--search", "greedy", "--beam-size", "1", "--search-option", "temperature=2"],
             "--search-option temperature: unknown key",
         ),
-        (["--min-length", "9"], "--min-length: 9 must not exceed max_length_offset (4): a source of one word"),
+        (["--min-length", "9"], "--min-length: 9 must not exceed 4, which max_length_offset and max_length_factor"),
         (["--search", "sample", "--coverage-penalty", "1"], "--coverage-penalty: 'sample' has none; beam, diverse_b"),
         (["--search", "greedy", "--beam-size", "4"], "--search: 'greedy' follows one hypothesis: beam_size must be 1"),
         (["--language-model-weight", "1"], "--language-model-weight: has no effect without decoding.language_model"),

@@ -191,7 +191,9 @@ def test_the_engine_reads_the_rule_from_the_file(files: tuple[list[Path], list[P
             for one, other in zip(
                 engine.translate(lines, details=["tokens"]), model.translate(lines, details=["tokens"]), strict=True
             ):
-                assert one.source_pieces == other.source_pieces and one.text == other.text
+                assert one.source_pieces == other.source_pieces
+                # The weights are random, so that words are about equally probable.
+                assert one.score == pytest.approx(other.score, rel=1e-3)
 
 
 def test_options_that_exist_stay(files: tuple[list[Path], list[Path]]) -> None:

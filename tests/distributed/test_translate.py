@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,10 @@ def test_same_lines_as_one_process_in_the_same_order(folder: Path, size: int, fo
     assert translate.main([str(folder / "run"), *common, "-o", str(folder / "alone"), "--device", "cpu"]) == 0
     ranks = start(folder, *common, "-o", str(folder / "together"), size=size)
     assert ranks.wait() == [0] * size, ranks.said(0)
-    assert (folder / "together").read_bytes() == (folder / "alone").read_bytes()
+    own, other = ((folder / name).read_text("utf-8") for name in ("together", "alone"))
+    if form == "jsonl":  # the last digits of a score depend on the number of threads on CPUs without AVX-512
+        own, other = (re.sub(r"(\.\d{4})\d+", r"\1", text) for text in (own, other))
+    assert own == other
     loaded, summary = ranks.said(0)
     assert f"on cpu, {size} processes, beam 3, " in loaded and "13 lines in" in summary
     assert not any(ranks.said(rank) for rank in range(1, size))

@@ -132,7 +132,7 @@ def test_the_numbers_of_formats_are_those_of_the_code() -> None:
         "config.yaml": str(upgrade.FORMAT),
         "training.pt": str(state.STATE_FORMAT),
         "cache/": str(prepare._FORMAT),
-        "shortlist": shortlist._FORMAT.removeprefix("nmt-shortlist-"),
+        "shortlist": " or ".join(name.removeprefix("nmt-shortlist-") for name in shortlist._FORMATS),
         "exported folder": exported.VERSION,
         "engine file `.nmt": str(engine_file.VERSION),
         "ONNX folder": str(card.VERSION),

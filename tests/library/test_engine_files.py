@@ -304,7 +304,7 @@ def test_every_option_works_or_is_refused_by_name(by_file: nmt.Translator) -> No
             {"coverage_penalty": 1, "beam_size": 1},
             "coverage_penalty: greedy search has none. Allowed: with beam search.",
         ),
-        ({"min_length": 9}, "min_length must be 0 to max_length_offset"),
+        ({"min_length": 9}, "min_length must be 0 to 4, which a source of one word may have"),
         ({"search": "greedy", "n_best": 2}, "n_best 2: search 'greedy' finds at most 1 per sentence"),
         ({"precision": "int8"}, "precision: "),
         ({"threads": 2}, "threads: is not an option."),

@@ -24,11 +24,12 @@ const c = {
   nmt_options_size: () => 8, nmt_open_memory: () => 1, nmt_options_begin: () => {},
   nmt_option_name: (i) => (i < 2 ? kept([...new TextEncoder().encode(["attention", "n_best"][i]), 0], Uint8Array) : 0),
   nmt_option: () => 1, nmt_set_option: () => 1, nmt_card: (_, i, size) => text("{}", size),
-  nmt_translate: (_, line, size) => {
-    const place = view().getUint32(line, true);
-    seen.lines.push(new TextDecoder().decode(new Uint8Array(memory.buffer, place, view().getUint32(size, true))));
+  nmt_translate_requests: (_, request) => {
+    const place = view().getUint32(request, true);
+    seen.lines.push(new TextDecoder().decode(new Uint8Array(memory.buffer, place, view().getUint32(request + 4, true))));
     return 1;
   },
+  nmt_language: () => 0,
   nmt_free: () => { seen.freed++; },
   nmt_flags: () => 0, nmt_parts: () => 2, nmt_sentences: () => 2, nmt_count: () => 1, nmt_score: () => -1,
   nmt_text: (_, line, i, size) => text("x zy", size),

@@ -265,7 +265,7 @@ def test_a_folder_as_mozilla_ships_it(shipped: Path) -> None:
     found = read_foreign(shipped)
     assert found.languages == ("en", "de")
     assert found.licence is None
-    assert found.decoding == {"length_penalty": 1.0, "max_length_factor": 2.0}
+    assert found.decoding == {"beam_size": 1, "length_penalty": 1.0, "max_length_factor": 2.0}
     assert found.lexicon is not None and found.tying == "all" and len(found.source.tokens) == 600
     assert found.notes == ["word-penalty 0.5 of its configuration has no counterpart here"]
     (shipped / "config.yml").unlink()  # names alone say the same
@@ -312,7 +312,7 @@ def test_a_zip_of_opus_mt(ssru: Path, tmp_path: Path, top: str) -> None:
     found = read_foreign(opus_zip(ssru, tmp_path / "opus.zip", top=top))
     assert found.licence == "CC-BY 4.0"
     assert found.source.tokens == found.target.tokens and len(found.source.tokens) == 600
-    assert found.decoding == {"length_penalty": 1.0}
+    assert found.decoding == {"beam_size": 6, "length_penalty": 1.0}
 
 
 def test_hostile_zips(ssru: Path, tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_a_vocabulary_of_endless_depth_is_one_line(tmp_path: Path, ssru: Path) -
 
 def test_a_folder_of_transformers_has_their_source_ids(opus_mt: Path) -> None:
     found = read_transformers(open_package(opus_mt))
-    assert found.languages == ("en", "de") and found.decoding == {"length_penalty": 1.0}
+    assert found.languages == ("en", "de") and found.decoding == {}
     splitter = sentencepiece.SentencePieceProcessor(model_proto=found.source.rebuilt())
     old = found.source.old_ids()
     expected = json.loads((opus_mt / "expected.json").read_text(encoding="utf-8"))["source_ids"]

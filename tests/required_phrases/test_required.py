@@ -70,7 +70,9 @@ def test_companions_change_nothing(loaded: LoadedModel) -> None:
     alone = list(translator(loaded, batch_tokens=1).translations(requests()))
     assert [one.best for one in alone] == [one.best for one in together]
     free = list(translator(loaded).translations(LINES))
-    assert together[1] == free[1], "who asks for nothing gets what he would get"
+    # Who asks for nothing gets what he would get; a CPU without AVX-512 adds up other numbers of rows in another order.
+    assert together[1].best == free[1].best
+    assert together[1].hypotheses[0].score == pytest.approx(free[1].hypotheses[0].score, rel=1e-6)
     assert together[0].best != free[0].best
 
 

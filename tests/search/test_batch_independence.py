@@ -13,6 +13,7 @@ from nmt.config.schema import ModelConfig
 from nmt.data.vocabulary import EOS
 from nmt.models import Seq2Seq, build_model
 from nmt.models.transformer import FORMS
+from nmt.ops.hardware import bf16_hardware
 from nmt.search import Hypothesis, beam_search, greedy_search
 from nmt.search.ensemble import PrecisionName, choose_search_precision
 from nmt.search.shortlist import RestrictedModel, Shortlist
@@ -118,6 +119,8 @@ def test_in_few_bits_companions_change_less_than_the_bits_do(cell: str, precisio
 
     How much is held against what the precision itself changes.
     """
+    if precision == "bf16" and cell in BLOCKS and not bf16_hardware(torch.device("cpu")):
+        pytest.skip("this CPU has no bf16 arithmetic, and what stands in for it rounds one row otherwise")
     torch.manual_seed(8)
     model = small_model(
         cell if cell in UNITS else "lrn", layer_norm=cell in ("gru", "lrn", "sru"), **BLOCKS.get(cell, {})

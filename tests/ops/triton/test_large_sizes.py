@@ -112,7 +112,7 @@ def test_steps(unit: str, rows: list[int], hidden: int = 2**11) -> None:
     given = Given(x, room(*x.shape[:2], dtype=torch.uint8), room(cell.states, BATCH, hidden).float(), [cell])
     plan = plan_of(given, [load(str(cell.triton))], attention=None, dtype=x.dtype, reverse=False)
     outputs, last, *kept = Loop(plan, given).forward()
-    dx, *_ = Loop(plan, given, kept=kept).backward(outputs, None, last)
+    dx, *_ = Loop(plan, given, kept=kept).backward(outputs, None, last, None)
     assert dx is not None and dx.shape == x.shape
 
 
