@@ -290,7 +290,7 @@ def test_a_port_in_use_is_one_line(run: Path, server: ServerProcess) -> None:
         (("--api-key", " "), "nmt-serve: --api-key: the key is empty or has other than printable ASCII characters."),
         (("--max-wait-ms", "-1"), "nmt-serve: argument --max-wait-ms: '-1' is not a number of milliseconds"),
         (("--search", "bem"), "nmt-serve: --search: 'bem' is not a known search. Did you mean 'beam'?"),
-        (("--min-length", "200"), "nmt-serve: --min-length: 200 must not exceed max_length_offset"),
+        (("--min-length", "200"), "nmt-serve: --min-length: 200 must not exceed 4, which max_length_offset"),
         (("--ensemble-weights", "1,2"), "nmt-serve: --ensemble-weights: "),
     ],
 )
