@@ -20,11 +20,10 @@ from nmt.config import load_config
 from nmt.data import PreparedData
 from nmt.data.prepare import prepare
 from nmt.errors import ConfigError
-from nmt.models.base import Seq2Seq
-from nmt.ops.linear_cross_entropy import Losses
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import BatchStream, Group, Position
 from nmt.training.distributed import World
+from nmt.training.losses import BatchLoss, CrossEntropy, TrainingBatch
 from nmt.training.run import build_limits, build_updater
 from nmt.training.state import Budget
 from nmt.training.task import task_of
@@ -226,14 +225,14 @@ def read_text(folder: Path) -> str:
 
 def not_finite_at(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
     """Calls of the training loss with these numbers give NaN."""
-    original, calls = Seq2Seq.weighted_loss, iter(range(10_000))
+    original, calls = CrossEntropy.__call__, iter(range(10_000))
 
-    def weighted_loss(self: Seq2Seq, source: Tensor, target: Tensor, **options: Any) -> Losses:
-        found = original(self, source, target, **options)
-        factor = math.nan if self.training and next(calls) in steps else 1.0
-        return Losses(*(values * factor for values in found))
+    def loss(self: CrossEntropy, batch: TrainingBatch) -> BatchLoss:
+        found = original(self, batch)
+        factor = math.nan if next(calls) in steps else 1.0
+        return BatchLoss(*(values * factor for values in found))
 
-    monkeypatch.setattr(Seq2Seq, "weighted_loss", weighted_loss)
+    monkeypatch.setattr(CrossEntropy, "__call__", loss)
 
 
 def test_update_that_is_not_finite_is_skipped_and_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
