@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_facts import add_output, facts, listed, put
+from bench_facts import add_output, facts, in_turn, listed, put
 
 from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
@@ -139,11 +139,7 @@ def table(results: dict[str, list[dict[str, float]]]) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure all cases in turn, report."""
-    results: dict[str, list[dict[str, float]]] = {}
-    for number in range(arguments.rounds):
-        for case in cases(arguments):
-            results.setdefault(case.name, []).append(measured(case))
-            print(f"{number + 1}/{arguments.rounds} {case.name}", file=sys.stderr, flush=True)
+    results = in_turn({case.name: case for case in cases(arguments)}, measured, rounds=arguments.rounds)
     stated = facts("bench_engine.py", threads=max(arguments.threads), peer=None)
     stated["versions"] += "".join(f", {name} {found}" for name, found in others(arguments))
     text = "\n".join([*listed(stated), "", table(results), ""])

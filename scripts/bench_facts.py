@@ -7,13 +7,16 @@ import datetime
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench_peer import peer_version
 
 from nmt.system import available_cores, cpu_info
+
+Case = TypeVar("Case")
+Measured = TypeVar("Measured")
 
 
 def facts(script: str, *, threads: int, peer: Sequence[str] | None) -> dict[str, str]:
@@ -36,6 +39,18 @@ def facts(script: str, *, threads: int, peer: Sequence[str] | None) -> dict[str,
 def listed(stated: Mapping[str, str]) -> list[str]:
     """The lines of a Markdown list of facts, in which the command is code."""
     return [f"- {name}: `{value}`" if name == "command" else f"- {name}: {value}" for name, value in stated.items()]
+
+
+def in_turn(
+    cases: Mapping[str, Case], measured: Callable[[Case], Measured], *, rounds: int
+) -> dict[str, list[Measured]]:
+    """What was measured of each case, by its name, in `rounds` rounds in which the cases take turns."""
+    results: dict[str, list[Measured]] = {name: [] for name in cases}
+    for number in range(rounds):
+        for name, case in cases.items():
+            results[name].append(measured(case))
+            print(f"{number + 1}/{rounds} {name} {results[name][-1]}", file=sys.stderr, flush=True)
+    return results
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import numpy as np
 import sentencepiece
-from bench_facts import add_output, facts, listed, put
+from bench_facts import add_output, facts, in_turn, listed, put
 
 from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
@@ -264,16 +264,9 @@ def peer_versions(python: str) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure all cases in turn, report."""
-    results: dict[str, list[dict[str, Any]]] = {}
     stated = facts("bench_marian.py", threads=1, peer=None)
     stated["versions"] += f", {peer_versions(arguments.peers)}"
-    todo = list(cases(arguments))
-    for number in range(arguments.rounds):
-        for case in todo:
-            results.setdefault(case.title, []).append(measured(case))
-            print(
-                f"{number + 1}/{arguments.rounds} {case.title} {results[case.title][-1]}", file=sys.stderr, flush=True
-            )
+    results = in_turn({case.title: case for case in cases(arguments)}, measured, rounds=arguments.rounds)
     text = "\n".join([*listed(stated), "", table(results), ""])
     put(arguments.output, text, {"facts": stated, "results": results})
     return 0

@@ -27,7 +27,6 @@ from nmt.classification.records import (
 )
 from nmt.config.schema import Config
 from nmt.data import Tokenizer
-from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.text_facts import ValidationFacts
 from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import DataError, counted
@@ -39,6 +38,7 @@ from nmt.other_tasks.in_memory import (
     ScoreValidator,
     batch_settings,
     largest_batch,
+    tokenizer_of,
     unused_keys,
 )
 from nmt.registry import TASKS, TOKENIZERS
@@ -271,11 +271,7 @@ class Classification(InMemoryTask):
     def prepare(self, run: Path, *, progress: bool = True) -> PreparedTexts:
         read = {name: self._read(name, paths) for name, paths in self.files().items() if paths}
         words = _write_texts(self.cache(run), read["train"])
-        known = known_files(words.parent, [words], shown=progress)
-        known.save()
-        tokenizer = make_tokenizer(
-            self.config, [], [words], run_dir=run, known=known, start=self.tokenizer_of_start(run), shown=progress
-        )
+        tokenizer = tokenizer_of(self, [words], [words], run=run, cache=words.parent, shown=progress)
         texts = {name: self._encoded(found, tokenizer) for name, found in read.items()}
         self.vectors(tokenizer)  # a mistake in them should show before the work
         return PreparedTexts(tokenizer=tokenizer, texts=texts, dev_facts=self.read_validation_facts())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nmt.data.vocabulary import EOS, PAD
-from nmt.errors import shown
+from nmt.errors import SettingError, shown
 
 if TYPE_CHECKING:
     from nmt.ops.subwords import Splitter
@@ -196,10 +196,11 @@ LANGUAGE = re.compile(r"\s*>>([^<>\s]+)<<\s*")
 
 
 def language_token(languages: Mapping[str, int], code: str | None) -> int:
-    """The token of a language; ValueError, which says what is allowed, for None and one that there is not."""
+    """The token of a language; SettingError, which says what is allowed, for None and one that there is not."""
     if code is None or code not in languages:
         given = "is needed by this model" if code is None else f"{shown(code)} is no language of this model"
-        raise ValueError(f"{given}. Allowed: {', '.join(languages) or 'none, as it has one language'}.")
+        allowed = ", ".join(languages) or "none, as it has one language"
+        raise SettingError(("decoding.target_language", f"{given}. Allowed: {allowed}."))
     return languages[code]
 
 

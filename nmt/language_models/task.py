@@ -17,7 +17,6 @@ from torch import Tensor
 
 from nmt.config.schema import Config
 from nmt.data import Batch, Tokenizer, collate
-from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.text import named_files
 from nmt.data.text_facts import ValidationFacts, facts_of_files
 from nmt.data.vocabulary import PAD
@@ -32,7 +31,7 @@ from nmt.models.build import within
 from nmt.ops.dropout import Masks, batch_key
 from nmt.ops.linear_cross_entropy import Losses
 from nmt.ops.recurrence import at_least_fp32
-from nmt.other_tasks.in_memory import OF_TRANSLATION, ScoreValidator, batch_settings, largest_batch
+from nmt.other_tasks.in_memory import OF_TRANSLATION, ScoreValidator, batch_settings, largest_batch, tokenizer_of
 from nmt.registry import TASKS
 from nmt.training.batches import BatchStream, Group, Position, Prefetching
 from nmt.training.distributed import Share, World, interleave
@@ -508,17 +507,8 @@ class LanguageModelling(Task):
             raise ConfigError("data.train: no training text; give a file or a list of files")
         cache = self.config.data.cache_dir
         folder = Path(cache) if cache else run / "cache"
-        known = known_files(folder, [path for paths in files.values() for path in paths], shown=progress)
-        known.save()
-        tokenizer = make_tokenizer(
-            self.config,
-            [],
-            files["train"],
-            run_dir=run,
-            known=known,
-            start=self.tokenizer_of_start(run),
-            shown=progress,
-        )
+        read = [path for paths in files.values() for path in paths]
+        tokenizer = tokenizer_of(self, read, files["train"], run=run, cache=folder, shown=progress)
         texts = {name: encode_text(paths, tokenizer) for name, paths in files.items() if paths}
         for name, text in texts.items():
             if not len(text.ids):

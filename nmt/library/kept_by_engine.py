@@ -15,7 +15,7 @@ from nmt.data import EOS
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.data.sentences import Lines, lines_of_all
 from nmt.interop.engine.opened import text_of
-from nmt.library.light import KEPT
+from nmt.library.light import KEPT, of_line
 from nmt.light.errors import EngineError
 from nmt.light.options import OPTIONS, as_keys
 from nmt.light.results import Request as Asked
@@ -78,8 +78,7 @@ class Keeper:
         try:
             found = self._translator.found_ids(ids, asked, **{**options, "details": ("attention",)})
         except EngineError as error:
-            which, _, problem = str(error).removeprefix("line ").partition(": ")
-            raise (owners[int(which)].error(problem) if which.isdigit() else error) from None
+            raise of_line(error, owners) from None
         read = iter([_read(found, number) for number in range(len(ids))])
         translations = []
         for place, request in enumerate(requests):

@@ -41,6 +41,12 @@ def lacking(file: str) -> str:
     return f"{file} is one file for the engine, which does not have this; {INSTEAD} it"
 
 
+def of_line(error: EngineError, lines: Sequence[str | Request]) -> Exception:
+    """The error of the line that the engine names by its place, if it names one; else as it is."""
+    place, _, problem = str(error).removeprefix("line ").partition(": ")
+    return as_request(lines[int(place)]).error(problem) if place.isdigit() else error
+
+
 class EngineFiles(Translator):
     """Models that any number of threads use at once; none waits for another."""
 
@@ -189,10 +195,7 @@ class EngineFiles(Translator):
                     found.append(replace(result, notes=(*result.notes, LONGER)) if is_longer else result)
             except EngineError as error:
                 self._check_usable()
-                place, _, problem = str(error).removeprefix("line ").partition(": ")
-                if place.isdigit():
-                    raise as_request(some[int(place)]).error(problem) from None
-                raise
+                raise of_line(error, some) from None
             pace.add(len(some), time.monotonic() - start)
         return found
 

@@ -294,8 +294,10 @@ def _beside(call: Callable[..., Any], arguments: Sequence[Any], stop: Stop) -> A
     ended.acquire()
 
     def run() -> None:
-        found.append(call(*arguments))
-        ended.release()
+        try:
+            found.append(call(*arguments))
+        finally:
+            ended.release()
 
     _thread.start_new_thread(run, ())
     try:

@@ -191,12 +191,13 @@ class Translator(NotCopied):
         from .results import scored
 
         is_one = isinstance(sources, str) and isinstance(targets, str)
-        sides = [[one] if is_one else _listed(one) for one in (sources, targets)]
+        given = ("sources", sources), ("targets", targets)
+        sides = [[one] if is_one else _listed(one, name) for name, one in given]
         if len(sides[0]) != len(sides[1]):
             raise EngineError(f"{len(sides[0])} sources but {len(sides[1])} targets; their numbers must be equal")
         encoded = [
             [_encoded(line, f"{name}[{place}]") for place, line in enumerate(side)]
-            for name, side in zip(("sources", "targets"), sides, strict=True)
+            for (name, _), side in zip(given, sides, strict=True)
         ]
         with self._model.score(encoded[0], encoded[1], self._options({"threads": threads})[0]) as found:
             scores = scored(found)
@@ -288,9 +289,6 @@ class Translator(NotCopied):
     ) -> Iterator[tuple[Results, list[Result]]]:
         options, details, usual = chosen
         encoded, wishes = _asked(_listed(lines), usual)
-        for place, line in enumerate(lines):
-            if isinstance(line, bytes):
-                raise ArgumentError(f"text[{place}] must be a string, not bytes")
         with self._model.translate(encoded, options, wishes=wishes, stop=stop) as found:
             yield (
                 found,
@@ -351,9 +349,12 @@ def _value(option: Option, value: object) -> Any:
     return value
 
 
-def _listed(lines: object) -> Sequence[Any]:
+def _listed(lines: object, name: str = "text") -> Sequence[Any]:
     if isinstance(lines, str | bytes) or not isinstance(lines, Sequence):
         raise ArgumentError(f"text must be a string, or a list of strings, not {type(lines).__name__}")
+    for place, line in enumerate(lines):
+        if isinstance(line, bytes):  # which only `Translator.found` takes
+            raise ArgumentError(f"{name}[{place}] must be a string, not bytes")
     return lines
 
 

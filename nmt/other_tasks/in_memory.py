@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ from torch import Tensor
 from nmt.config.schema import Config
 from nmt.data import BatchSampler, Tokenizer
 from nmt.data.corpus import Rows
+from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.sampler import HasLengths
 from nmt.data.text import named_files
 from nmt.data.text_facts import ValidationFacts, facts_of_files
@@ -128,6 +129,19 @@ class InMemoryTask(Task):
 
     def describe_epoch(self, batches: Any) -> str:
         return f"{super().describe_epoch(batches)}, {batches.padding_share():.1%} padding"
+
+
+def tokenizer_of(
+    task: Task, files: Sequence[Path], train: Sequence[Path], *, run: Path, cache: Path, shown: bool
+) -> Tokenizer:
+    """The tokenizer of a run whose text has one side: of the files `train`, or of the model that training starts from.
+
+    `files` are all that the run reads, whose digests are kept in `cache`. Raises DataError or ConfigError.
+    """
+    known = known_files(cache, files, shown=shown)
+    known.save()
+    start = task.tokenizer_of_start(run)
+    return make_tokenizer(task.config, [], train, run_dir=run, known=known, start=start, shown=shown)
 
 
 def batch_settings(config: Config, corpus: HasLengths, world: World | None) -> dict[str, Any]:

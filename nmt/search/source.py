@@ -153,10 +153,7 @@ class Sources:
         self._longest = decoding.split_long
         self._languages, self._language = tokenizer.languages(), decoding.target_language
         if self._language is not None:
-            try:
-                language_token(self._languages, self._language)
-            except ValueError as error:
-                raise SettingError(("decoding.target_language", str(error))) from None
+            language_token(self._languages, self._language)
         self._lines = lines or Lines()
         self._splitter: Splitter | None = None
         self._always, self._joins = False, " "
@@ -198,8 +195,8 @@ class Sources:
         own = LANGUAGE.match(text)
         try:
             token = language_token(self._languages, own[1] if own else self._language)
-        except ValueError as error:
-            raise request.error(f"target_language: {error}") from None
+        except SettingError as error:
+            raise request.error(f"target_language: {error.problems[0][1]}") from None
         return [token], own.end() if own else 0
 
     def of(self, requests: Sequence[Request]) -> dict[int, Source]:

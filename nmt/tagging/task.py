@@ -17,7 +17,6 @@ from torch import Tensor
 from nmt.config.schema import Config, FilePath
 from nmt.data import Tokenizer
 from nmt.data.corpus import FlatSentences, flat
-from nmt.data.prepare import known_files, make_tokenizer
 from nmt.data.text_facts import ValidationFacts
 from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import DataError, counted
@@ -29,6 +28,7 @@ from nmt.other_tasks.in_memory import (
     ScoreValidator,
     batch_settings,
     largest_batch,
+    tokenizer_of,
     unused_keys,
 )
 from nmt.registry import TASKS
@@ -288,17 +288,8 @@ class LabelTask(InMemoryTask):
 
     def prepare(self, run: Path, *, progress: bool = True) -> PreparedLabels:
         files = self.files()
-        known = known_files(self.cache(run), [path for paths in files.values() for path in paths], shown=progress)
-        known.save()
-        made = make_tokenizer(
-            self.config,
-            [],
-            files["train"],
-            run_dir=run,
-            known=known,
-            start=self.tokenizer_of_start(run),
-            shown=progress,
-        )
+        read = [path for paths in files.values() for path in paths]
+        made = tokenizer_of(self, read, files["train"], run=run, cache=self.cache(run), shown=progress)
         tokenizer = cast("TaggingTokenizer", made)
         texts = {name: _read(name, paths, tokenizer) for name, paths in files.items() if paths}
         filled = [sentence for sentence in texts["train"].sentences if sentence.tokens]

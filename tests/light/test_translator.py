@@ -164,6 +164,8 @@ def test_what_cannot_be_opened_is_an_error_of_nmt_in_one_line(
         ("texts", (5,), {}),
         ("texts", ("ab",), {}),
         ("texts", ([None],), {}),
+        ("texts", ([b"a"],), {}),
+        ("score", ([b"a"], ["b"]), {}),
         ("found", (["a"],), {}),
         ("stream", (5,), {}),
         ("stream", ("ab",), {}),

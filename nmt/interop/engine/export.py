@@ -18,7 +18,7 @@ from torch import Tensor
 from nmt.config.schema import DecodingConfig
 from nmt.data import SentencePieceTokenizer, Tokenizer
 from nmt.data.tokenizer import language_token
-from nmt.errors import CheckpointError, ConfigError, SettingError, printable
+from nmt.errors import CheckpointError, ConfigError, printable
 from nmt.files import reason, writing
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.opened import MAGIC
@@ -95,10 +95,7 @@ def export_engine(
     lists = None if named is None else read_shortlist(named, tokenizer)
     settings = settings_of(decoding)
     if decoding.target_language is not None:
-        try:
-            settings.others["target_language"] = language_token(tokenizer.languages(), decoding.target_language)
-        except ValueError as error:
-            raise SettingError(("decoding.target_language", str(error))) from None
+        settings.others["target_language"] = language_token(tokenizer.languages(), decoding.target_language)
     if type(tokenizer) is not SentencePieceTokenizer:
         name = loaded.config.data.tokenizer
         raise ConfigError(f"data.tokenizer: '{name}' is not known to the engine. Allowed: sentencepiece.")
