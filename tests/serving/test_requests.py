@@ -9,14 +9,12 @@ import pytest
 from pydantic import ValidationError
 
 import nmt
+from nmt.light.options import options_of
 from nmt.serving.limits import RefusedError, Settings
 from nmt.serving.requests import TranslateRequest, read_request
 
 SETTINGS = Settings(max_characters=100, max_queue=3, max_beam_size=8, timeout=20)
-KEYS = (
-    "text, search, beam_size, n_best, length_penalty, coverage_penalty, no_repeat_ngram, repeat_penalty, split, "
-    "replace_unknown, placeholders, prefix, required, forbidden, details, max_seconds"
-)
+KEYS = ", ".join(["text", *(option.name for option in options_of("server")), "max_seconds"])
 
 
 def read(body: Any, content_type: str = "application/json") -> Any:
