@@ -117,7 +117,7 @@ setup(
             "nmt-data=nmt.corpora.command:main",
             "nmt-distill=nmt.synthetic.distill:main",
             "nmt-backtranslate=nmt.synthetic.backtranslate:main",
-            "nmt-serve=nmt.cli.serve:main",
+            "nmt-serve=nmt.serving.command:main",
         ]
     },
 )

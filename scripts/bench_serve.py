@@ -153,7 +153,7 @@ def by_library(model: str, lines: Sequence[str], arguments: argparse.Namespace) 
 def served(model: str, arguments: argparse.Namespace) -> Iterator[str]:
     """Start a server and yield its address. Raises NmtError if it does not start."""
     options = ["--port", "0", "--quiet", "--device", "cpu", "--beam-size", str(arguments.beam), *arguments.options]
-    command = [sys.executable, "-m", "nmt.cli.serve", model, *options]
+    command = [sys.executable, "-m", "nmt.serving.command", model, *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     try:
         assert process.stderr is not None

@@ -14,13 +14,14 @@ import pytest
 from pydantic import ValidationError
 
 import nmt
-from nmt.cli import evaluate, serve, translate
+from nmt.cli import evaluate, translate
 from nmt.config import DecodingConfig
 from nmt.interop.engine.export import lacking, settings_in_words, settings_of
 from nmt.library.values import Options
 from nmt.light import Translator, binding, command
 from nmt.light.errors import EngineError
 from nmt.light.options import DOORS, ENGINE_DETAILS, ENGINE_SEARCHES, MOST, OPTIONS, Option, command_option, options_of
+from nmt.serving import command as serve
 from nmt.serving.app import create_api
 from nmt.serving.limits import RefusedError, Settings
 from nmt.serving.requests import read_request

@@ -44,7 +44,7 @@ def translated(line: str) -> tuple[str, float]:
     return text, time.perf_counter() - started
 
 
-command = [sys.executable, "-m", "nmt.cli.serve", arguments.model, "--port", str(port), "--quiet"]
+command = [sys.executable, "-m", "nmt.serving.command", arguments.model, "--port", str(port), "--quiet"]
 server = subprocess.Popen(command)
 try:
     while True:

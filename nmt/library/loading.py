@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import re
@@ -9,10 +10,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from nmt.errors import ConfigError, refused, say_once, shown
+from nmt.errors import CheckpointError, ConfigError, missing, refused, say_once, shown
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.translator import Translator
 from nmt.light.options import OPTIONS
+from nmt.light.pretrained import or_named
 from nmt.system import (
     CACHES,
     SEARCH_CACHE,
@@ -127,6 +129,9 @@ def load(
         from nmt.library.light import EngineFiles
 
         return EngineFiles(paths, **arguments)
+    if importlib.util.find_spec(f"{__package__}.engine") is None:  # in nmt-light
+        problem = "is no file for the engine (.nmt), and others need the package nmt-recurrent"
+        raise CheckpointError(f"{paths[0]}: {problem}" if os.path.exists(paths[0]) else missing(paths[0]) + or_named())
     prepare_search(device)
     from nmt.library.engine import Engine
 

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     Path = str | os.PathLike[str]
 
 SUFFIX: Final = ".nmt"
-_HERE: Final = os.path.dirname(os.path.abspath(__file__))
-_OWN: Final = os.path.join(_HERE, "pretrained")
-FOLDER: Final = _OWN if os.path.isdir(_OWN) else os.path.join(os.path.dirname(_HERE), "pretrained")
+HERE: Final = os.path.dirname(os.path.abspath(__file__))
+"""The folder of this package."""
+_OWN: Final = os.path.join(HERE, "pretrained")
+FOLDER: Final = _OWN if os.path.isdir(_OWN) else os.path.join(os.path.dirname(HERE), "pretrained")
 """Of the package nmt_light, or of nmt."""
 
 

@@ -18,16 +18,17 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import nmt.light
 from nmt import __version__
 from nmt.errors import ConfigError, DataError, counted, printable, shortened
+from nmt.light.pretrained import HERE
+from nmt.serving import PROGRAM
 from nmt.serving.limits import CLIENT_GONE, DRAINING, SOON, RefusedError, check_answer
 from nmt.serving.log import id_of, request_id
 from nmt.serving.metrics import CONTENT_TYPE, Metrics
 from nmt.serving.requests import JSON, Answer, Failed, read_body, read_request, schema_of
 from nmt.serving.service import Service
 
-PAGE: Final = Path(nmt.light.__file__).parent / "web"
+PAGE: Final = Path(HERE, "web")
 """The page, which asks `door.js` for translations."""
 PAGES: Final = Path(__file__).parent / "pages"
 FILES: Final = {
@@ -135,7 +136,7 @@ def _say(scope: Scope, status: int, milliseconds: float) -> None:
 def create_api(service: Service) -> FastAPI:
     """What FastAPI documents."""
     app = FastAPI(
-        title="nmt-serve",
+        title=PROGRAM,
         version=__version__,
         description="Translates sentences.",
         docs_url=None,

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any, Final, TextIO
 
 from nmt.errors import printable
+from nmt.serving import PROGRAM
 
 FORMATS: Final = ("text", "json")
 LONGEST_ID: Final = 128
@@ -75,7 +76,7 @@ class _Printed(io.TextIOBase):
         self._begun += text
         if self._begun.endswith("\n"):
             message, self._begun = self._begun.strip(), ""
-            is_end = message.startswith(("nmt-serve: ", "Traceback "))
+            is_end = message.startswith((f"{PROGRAM}: ", "Traceback "))
             level = logging.ERROR if is_end else logging.INFO
             record = logging.LogRecord("stderr", level, "", 0, message, None, None)
             if message:

@@ -13,6 +13,7 @@ from nmt.errors import LONGEST_VALUE, near_miss, refused, shortened
 from nmt.library.values import WISHES
 from nmt.library.values import Request as Sentence
 from nmt.light.options import MOST, OPTIONS, Option, command_option, options_of
+from nmt.serving import PROGRAM
 from nmt.serving.limits import CLIENT_GONE, RefusedError, Settings
 
 JSON: Final = "application/json"
@@ -245,7 +246,7 @@ def _unknown(name: str, doors: Sequence[str]) -> str:
     if (option := OPTIONS.get(name)) is None:
         return f"{shortened(name)}: unknown key.{near_miss(name, known)} {allowed}"
     is_set_once = option.is_key and set(doors) <= set(option.doors)
-    by = f"; nmt-serve has {command_option(name)}" if is_set_once else ""
+    by = f"; {PROGRAM} has {command_option(name)}" if is_set_once else ""
     return f"{name}: a request cannot set it{by}. {allowed}"
 
 

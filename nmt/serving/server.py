@@ -19,6 +19,7 @@ from typing import Any, Final
 from nmt.errors import ConfigError, NmtError
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.translator import Translator
+from nmt.serving import IS_LIGHT
 from nmt.serving.app import create_app
 from nmt.serving.connections import Connections
 from nmt.serving.limits import RefusedError, Settings
@@ -58,7 +59,8 @@ class _Server:
         self._load, self._models, self._listening, self._timeout = load, models, listening, settings.timeout
         self._is_file = are_engine_files(models)
         name = ", ".join(PurePath(model).name for model in models)
-        self._service = Service(settings, name=name, doors=("file",) if self._is_file else ("run",))
+        doors = ("file", "light") if IS_LIGHT else ("file",) if self._is_file else ("run",)
+        self._service = Service(settings, name=name, doors=doors)
         self._connections = Connections(create_app(self._service), listening, settings)
         self._loop = asyncio.get_running_loop()
         self._signalled = asyncio.Event()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import serve
 from nmt.corpora import command as data
 from nmt.language_models import command as sample
 from nmt.plotting import command as plot
 from nmt.report import command as report
+from nmt.serving import command as serve
 
 TEXTS = ["~20 dogs run.", "~/ is my home."]
 

@@ -1,4 +1,7 @@
-"""scripts/build_light: what is in its wheel, that the same comes out again, and that it works where nothing else is."""
+"""scripts/build_light: what is in its wheel, that the same comes out again, and that it works where nothing else is.
+
+Its server works beside the packages of its extra alone.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,22 @@ import hashlib
 import importlib.util
 import platform
 import re
+import signal
 import subprocess
 import sys
 import venv
 import zipfile
+from importlib import metadata
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
+import httpx
 import pytest
+from packaging.requirements import Requirement
 
+import nmt
 from nmt import __version__
 from nmt.compiling import BuildError, find_compiler
 from nmt.errors import ConfigError
@@ -26,6 +34,7 @@ from nmt.interop.engine.opened import compiled_engine
 from tests.conftest import REPOSITORY
 from tests.interop.engine_models import content_of, make_model, section
 from tests.light.engine_files import pieces
+from tests.serving.server_process import started
 
 SCRIPT = REPOSITORY / "scripts/build_light"
 
@@ -57,12 +66,21 @@ def test_the_wheel_has_all_of_the_package(script: Any, library: bytes, tmp_path:
         files = {name: archive.read(name) for name in archive.namelist()}
     own = {file.name for file in (REPOSITORY / "nmt/light").glob("*.py")} - {"sources.py"}
     models = {"pretrained/de-en.nmt", "pretrained/en-de.nmt"}
-    assert {name for name in files if name.startswith("nmt_light/")} == {
-        f"nmt_light/{name}" for name in (*own, *models, "libnmt_engine.so", "py.typed")
+    page = {"web/index.html", "web/page.css", "web/page.js"}
+    assert {name for name in files if name.startswith("nmt_light/") and "/server/" not in name} == {
+        f"nmt_light/{name}" for name in (*own, *models, *page, "libnmt_engine.so", "py.typed")
     }
+    of_server = REPOSITORY / "nmt/serving"
+    served = {
+        path.relative_to(of_server).as_posix() for path in of_server.rglob("*") if path.suffix not in ("", ".pyc")
+    }
+    assert {f"nmt_light/server/serving/{name}" for name in served} <= {*files}
     assert path.stat().st_size <= 15_000_000
     about = email.message_from_bytes(files[f"{info}/METADATA"])
-    assert (about["Name"], about["Version"], about["Requires-Dist"]) == ("nmt-light", __version__, None)
+    assert (about["Name"], about["Version"]) == ("nmt-light", __version__)
+    needed = [Requirement(one) for one in about.get_all("Requires-Dist", [])]
+    assert {one.name for one in needed} == {"fastapi", "h11", "prometheus_client"}
+    assert not [one for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
     tags = email.message_from_bytes(files[f"{info}/WHEEL"]).get_all("Tag")
     assert tags == ["py3-none-manylinux2014_x86_64", "py3-none-manylinux_2_17_x86_64"]
     for line in files.pop(f"{info}/RECORD").decode().splitlines()[:-1]:
@@ -143,6 +161,119 @@ def check_installed(wheel: Path, folder: Path) -> None:
 def test_the_wheel_works_where_nothing_else_is_installed(script: Any, library: bytes, tmp_path: Path) -> None:
     tag = script.platform_tag(script.native_target(), library)
     check_installed(script.write_wheel(tmp_path, library, tag), tmp_path)
+
+
+LARGEST = 30_000_000
+"""Bytes of nmt-light[serve], all packages counted."""
+SERVER = """
+import sys
+sys.path[:0] = sys.argv.pop(1).split(":")
+from nmt_light.server.serving.command import main
+sys.exit(main())
+"""
+
+
+class Unpacked(NamedTuple):
+    """A wheel as pip installs it, and links to the packages that its extra needs: what these need, and nothing else."""
+
+    wheel: Path
+    packages: Path
+    size: int
+
+    def command(self, *, with_packages: bool = True) -> list[str]:
+        """nmt-light-serve in a Python that has no other packages."""
+        folders = f"{self.wheel}:{self.packages}" if with_packages else str(self.wheel)
+        return [sys.executable, "-I", "-S", "-c", SERVER, folders]
+
+
+@pytest.fixture(scope="module")
+def unpacked(script: Any, library: bytes, tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
+    folder = tmp_path_factory.mktemp("unpacked")
+    wheel, packages = folder / "wheel", folder / "packages"
+    packages.mkdir()
+    with zipfile.ZipFile(script.write_wheel(folder, library, "any")) as archive:
+        archive.extractall(wheel)
+    size = sum(path.stat().st_size for path in wheel.rglob("*") if path.is_file())
+    waiting, seen = [Requirement(one).name for one in script.extra()], set[str]()
+    while waiting:
+        found = metadata.distribution(waiting.pop())
+        if found.name in seen:
+            continue
+        seen.add(found.name)
+        for file in found.files or ():
+            first, whole = file.parts[0], Path(str(found.locate_file(file)))
+            size += whole.stat().st_size if whole.is_file() else 0
+            if first not in ("..", "__pycache__") and not (packages / first).exists():
+                (packages / first).symlink_to(str(found.locate_file(first)))
+        needs = (Requirement(one) for one in found.requires or ())
+        waiting += [one.name for one in needs if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return Unpacked(wheel, packages, size)
+
+
+def test_the_server_serves_files_with_the_packages_of_its_extra_alone(unpacked: Unpacked) -> None:
+    names = {path.name for path in unpacked.packages.iterdir()}
+    assert names.isdisjoint({"torch", "numpy", "sentencepiece", "nmt"}) and unpacked.size <= LARGEST
+    texts = ["Where is the station?", "I am tired. I sleep."]
+    asked = {"text": texts, "n_best": 2, "details": ["tokens", "attention", "alignment"], "split": "sentences"}
+    with started("en-de", "--beam-size", "3", command=unpacked.command()) as server:
+        found = httpx.post(f"{server.base}/translate", json=asked).json()["translations"]
+        api = httpx.get(f"{server.base}/openapi.json").json()
+        for path in ("/", "/page.js", "/page.css", "/door.js", "/docs", "/metrics"):
+            assert httpx.get(f"{server.base}{path}").status_code == 200, path
+        refused = httpx.post(f"{server.base}/translate", json={"text": "a", "required": "b"}).json()
+        server.signal(signal.SIGTERM)
+        assert server.ended() == 143
+    with started("en-de", "--beam-size", "3") as server:
+        assert httpx.post(f"{server.base}/translate", json=asked).json()["translations"] == found
+        assert httpx.post(f"{server.base}/translate", json={"text": "a", "required": "b"}).json() == refused
+    with nmt.load("en-de") as translator:
+        assert [one["text"] for one in found] == [one.text for one in translator.translate(texts, beam_size=3)]
+    assert api["info"] == {"title": "nmt-light-serve", "description": "Translates sentences.", "version": __version__}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("nowhere",), 1, "nowhere: no such file; models by name: de-en, en-de"),
+        (
+            ("setup.py",),
+            1,
+            "setup.py: is no file for the engine (.nmt), and others need the package nmt-recur",
+        ),
+        (("en-de", "--search", "sample"), 2, "--search: 'sample' is not a search of en-de, one file for the engine. "),
+        (("en-de", "--device", "cuda"), 2, "unrecognized arguments: --device cuda"),
+    ],
+)
+def test_what_the_server_cannot_serve_is_one_line(
+    unpacked: Unpacked, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    command = [*unpacked.command(), "--port", "0", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    assert done.returncode == code and done.stderr.startswith(f"nmt-light-serve: {said}"), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_the_extra_the_server_names_it(unpacked: Unpacked) -> None:
+    command = [*unpacked.command(with_packages=False), "en-de"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = "nmt-light-serve: the package fastapi is not installed; pip install 'nmt-light[serve]'\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+@pytest.mark.slow
+def test_pip_installs_the_server_within_its_size(script: Any, library: bytes, tmp_path: Path) -> None:
+    wheel = script.write_wheel(tmp_path, library, script.platform_tag(script.native_target(), library))
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(tmp_path / "site"), f"{wheel}[serve]"]
+    done = subprocess.run(pip, capture_output=True, text=True, check=False)
+    if "No matching distribution" in done.stderr:
+        pytest.skip("needs a package index")
+    assert done.returncode == 0, done.stderr
+    size = sum(path.stat().st_size for path in (tmp_path / "site").rglob("*") if path.is_file())
+    assert size <= LARGEST, f"{size:,} bytes"
+    command = [sys.executable, "-I", "-S", "-c", SERVER, str(tmp_path / "site")]
+    with started("en-de", command=command) as server:
+        found = httpx.post(f"{server.base}/translate", json={"text": "I am tired."}).json()
+    assert found["translations"][0]["text"] == "Ich bin müde."
 
 
 def build(folder: Path, *arguments: str) -> list[Path]:

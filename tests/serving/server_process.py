@@ -10,11 +10,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tests.conftest import HANGS, REPOSITORY
 
+COMMAND: Final = (sys.executable, "-m", "nmt.serving.command")
 STARTS_WITHIN: Final = 120  # seconds; C kernels may have to be compiled
 
 
@@ -57,11 +58,15 @@ class ServerProcess:
 
 @contextlib.contextmanager
 def started(
-    *arguments: str, ready: bool = True, environment: dict[str, str] | None = None, nohup: bool = False
+    *arguments: str,
+    ready: bool = True,
+    environment: dict[str, str] | None = None,
+    nohup: bool = False,
+    command: Sequence[str] = COMMAND,
 ) -> Iterator[ServerProcess]:
-    """`nmt-serve` with these arguments on a free port; under nohup only if that is asked for."""
+    """`nmt-serve`, or another `command`, with these arguments on a free port; under nohup only if that is asked for."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "nmt.cli.serve", "--port", "0", *arguments],
+        [*command, "--port", "0", *arguments],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 import nmt
-from nmt.cli.serve import build_parser
 from nmt.errors import NmtError
 from nmt.serving.app import FILES, INTERNAL, PAGES, create_app
+from nmt.serving.command import build_parser
 from nmt.serving.limits import Settings
 from nmt.serving.service import Service
 from tests.exported_run import LINES, Exported

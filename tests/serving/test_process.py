@@ -27,7 +27,7 @@ from nmt.serving.server import _listen
 from tests.conftest import REPOSITORY
 from tests.console import call
 from tests.exported_run import LINES, Exported
-from tests.serving.server_process import ServerProcess, started
+from tests.serving.server_process import COMMAND, ServerProcess, started
 
 
 @pytest.fixture(scope="module")
@@ -302,8 +302,9 @@ def test_wrong_options_are_one_line(run: Path, arguments: tuple[str, ...], said:
 
 
 def execute(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nmt.cli.serve", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_options_of_the_command_become_settings_of_the_server(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ This imports no torch, so that what translates with such files starts at once.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import platform
@@ -73,6 +74,10 @@ def open_engine(paths: Sequence[str | os.PathLike[str]]) -> Translator:
 @functools.cache
 def compiled_engine() -> Path:
     """The shared library, which chooses its kernels when it runs; ConfigError where it cannot be compiled."""
+    from nmt.light.translator import shared_library
+
+    with contextlib.suppress(EngineError):  # nmt-light brings one
+        return Path(shared_library())
     from nmt.compiling import BuildError, Recipe, library
     from nmt.light.sources import FLAGS, compilations
 

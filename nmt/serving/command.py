@@ -1,4 +1,4 @@
-"""nmt-serve: serve a model over HTTP, with a web page to type into."""
+"""nmt-serve, and nmt-light-serve of the package nmt-light: serve a model over HTTP, with a web page to type into."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ from nmt.cli.arguments import (
 )
 from nmt.cli.common import ENDINGS, add_device, add_plugins, execute, make_parser
 from nmt.errors import ConfigError
+from nmt.light.options import OPTIONS
+from nmt.light.pretrained import names
+from nmt.serving import IS_LIGHT, PACKAGE, PROGRAM
 from nmt.serving.limits import Settings
 from nmt.serving.log import FORMATS, logged
 
@@ -42,6 +45,8 @@ again."""
 KEY = "NMT_API_KEY"
 PACKAGES = ("fastapi", "h11", "prometheus_client")
 """The extra `serve`."""
+SEARCH = [name for name in DECODING if name != "n_best" and (not IS_LIGHT or "light" in OPTIONS[name].doors)]
+"""Options of the search that a request may leave out."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,12 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """All options of nmt-serve."""
     parser = make_parser(
-        "nmt-serve",
+        PROGRAM,
         DESCRIPTION,
-        examples=("runs/demo", "model.nmt --host 0.0.0.0 --port 8000"),
+        examples=("en-de" if IS_LIGHT else "runs/demo", "model.nmt --host 0.0.0.0 --port 8000"),
         usage="MODEL... [--host HOST] [--port PORT] [options]",
     )
-    parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS_OR_FILES)
+    file = f"file of nmt-export (.nmt), or a model of nmt's own ({', '.join(names())}); several are an ensemble"
+    parser.add_argument("models", metavar="MODEL", nargs="+", help=file if IS_LIGHT else MODELS_OR_FILES)
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (default: 127.0.0.1, this machine)"
     )
@@ -74,7 +80,8 @@ def build_parser() -> argparse.ArgumentParser:
         default=FORMATS[0],
         help="of the log: text (default), or one JSON object a line",
     )
-    add_checkpoint(parser)
+    if not IS_LIGHT:
+        add_checkpoint(parser)
     group = parser.add_argument_group("batches")
     _add_limit(group, "batch_size", "largest number of sentences in a batch")
     group.add_argument(
@@ -139,11 +146,11 @@ def build_parser() -> argparse.ArgumentParser:
         default=[],
         help="allow pages of this origin, such as https://example.org, to send requests; * for all; repeatable",
     )
-    add_decoding(
-        parser.add_argument_group("search, if a request sets nothing else (defaults: those of the first model)")
-    )
-    add_device(parser)
-    add_plugins(parser)
+    group = parser.add_argument_group("search, if a request sets nothing else (defaults: those of the first model)")
+    add_decoding(group, SEARCH)
+    if not IS_LIGHT:
+        add_device(parser)
+        add_plugins(parser)
     return parser
 
 
@@ -158,8 +165,9 @@ def serve(arguments: argparse.Namespace, *, log: contextlib.ExitStack) -> int:
     log.enter_context(logged(as_json=arguments.log_format == "json", is_quiet=arguments.quiet))
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        raise ConfigError(f"the package {missing[0]} is not installed; pip install 'nmt-recurrent[serve]'")
-    check_ensemble(arguments, models=len(arguments.models))
+        raise ConfigError(f"the package {missing[0]} is not installed; pip install '{PACKAGE}[serve]'")
+    if not IS_LIGHT:
+        check_ensemble(arguments, models=len(arguments.models))
     settings = _settings(arguments)
     from nmt.serving.server import serve as served
 
@@ -179,14 +187,12 @@ def _load(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
     """The model, and the options of the command line."""
     from nmt.library.loading import load
 
-    translator = load(
-        arguments.models,
-        device=arguments.device,
-        precision=arguments.precision or "auto",
-        checkpoint=arguments.checkpoint,
-        plugins=arguments.plugins,
-    )
-    options = given(arguments, [name for name in DECODING if name not in ("precision", "n_best")])
+    own: dict[str, Any] = {}
+    if not IS_LIGHT:
+        own = {name: getattr(arguments, name) for name in ("device", "checkpoint", "plugins")}
+        own["precision"] = arguments.precision or "auto"
+    translator = load(arguments.models, **own)
+    options = given(arguments, [name for name in SEARCH if name != "precision"])
     if "search_options" in options:
         options["search_options"] = search_options(options["search_options"])
     return translator, options
