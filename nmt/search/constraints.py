@@ -311,11 +311,6 @@ class Constraints:
     required: tuple[tuple[int, ...], ...] = ()
     """Tokens of phrases that must occur; sentences of a line that has any are not cut into parts."""
 
-    @property
-    def completed(self) -> Constraints | None:
-        """The same where the word that the prefix ends within is complete; None without such a word."""
-        return None if self.started is None else replace(self, started=None, ends_word=True)
-
     def of_part(self, number: int) -> Constraints:
         """What a part of a line keeps to, counted from 0: the prefix is the first one's."""
         return replace(self, prefix=(), ends_word=False, started=None) if number else self

@@ -191,7 +191,7 @@ class Translator:
                 wanted[place] = self._constraints.of(request)
         sources = self._sources.of(requests)
         if wanted:
-            found = iter(self._best_found(_flat(sources), self._constraints_of(sources, wanted)))
+            found = iter(self.search(_flat(sources), self._constraints_of(sources, wanted)))
         else:
             found = iter(self.search(_flat(sources)))
         usable: dict[int, list[list[Hypothesis]]] = {}
@@ -256,29 +256,6 @@ class Translator:
                     required = tuple(p for p, owner in zip(phrases, owners, strict=True) if owner == number)
                     own[number] = replace(one, required=required)
         return [one for own in found.values() for one in own]
-
-    def _best_found(
-        self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints]
-    ) -> list[list[Hypothesis]]:
-        """`search`; a prefix that ends within a word is also tried as one whose word is complete.
-
-        In a single beam the few probable ends of the word would push out the many possible next words.
-        """
-        both = [one.completed for one in constraints]
-        if not self._scores or self._decoding.chosen_search != "beam" or not any(both):
-            return self.search(sources, constraints)
-        second = [(source, one) for source, one in zip(sources, both, strict=True) if one is not None]
-        found = self.search([*sources, *(source for source, _ in second)], [*constraints, *(one for _, one in second)])
-        others = iter(found[len(sources) :])
-        merged = []
-        for own, completed in zip(found[: len(sources)], both, strict=True):
-            if completed is not None:
-                known = {tuple(one.ids) for one in own}
-                every = [*own, *(one for one in next(others) if tuple(one.ids) not in known)]
-                usable = sorted((one for one in every if one.is_finite), key=lambda one: one.score, reverse=True)
-                own = usable[: self._decoding.n_best] or own
-            merged.append(own)
-        return merged
 
     def search(
         self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints] | None = None

@@ -59,8 +59,7 @@ struct nmt_results {
         size_t ids, spaces;
     } *ends; /* of each part */
     size_t id_count, id_room, space_count, space_room, parts, part_room;
-    found_list *found; /* of each part, and of first parts with another prefix */
-    size_t found_count;
+    found_list *found; /* of each part */
     char *joined;      /* the best translations of all lines */
     size_t joined_size;
 };
@@ -563,60 +562,22 @@ static void sort(sentence *all, size_t count) {
         }
 }
 
-/* Whether a prefix that ends within a word is also tried as one whose word is complete: in a single beam the few probable
-   ends of the word would push out the many possible next words. */
-static bool is_tried_twice(const line_result *line, const nmt_options *o) {
-    return line->asked && line->parts && line->asked->first.rest_size && o->scores && (o->beam_size > 1 || o->beam_of_one);
-}
-
-static bool are_same(const found *a, const found *b) {
-    return a->count == b->count && !memcmp(a->ids, b->ids, (size_t)a->count * sizeof *a->ids);
-}
-
-/* The best of both lists, each once; the first list as it is where none has a finite score. False where memory ends. */
-static bool merge_found(found_list *to, found_list *other, i64 n_best) {
-    i64 own = to->count, count = own + other->count, usable = 0;
-    found *best = realloc(to->best, (size_t)count * sizeof *best);
-    if (!best) return false;
-    memcpy(best + own, other->best, (size_t)other->count * sizeof *best);
-    to->best = best, to->owned = count, other->count = other->owned = 0;
-    for (i64 i = 0; i < count; i++) {
-        found one = best[i];
-        bool is_usable = one.finite;
-        for (i64 k = 0; k < usable; k++) is_usable = is_usable && !are_same(&best[k], &one);
-        if (!is_usable) continue;
-        i64 at = usable++;
-        while (at > 0 && best[at - 1].score < one.score) at--;
-        memmove(best + at + 1, best + at, (size_t)(i - at) * sizeof *best);
-        best[at] = one;
-    }
-    to->count = !usable ? own : usable < n_best ? usable : n_best;
-    return true;
-}
-
 /* Searches all parts by as many threads as the options say. False as searcher_run. */
 static bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
-    work w = {.m = m, .set = o, .count = (i64)r->found_count, .found = r->found};
+    work w = {.m = m, .set = o, .count = (i64)r->parts, .found = r->found};
     w.rows = o->beam_size > ROWS || w.count == 1 ? o->beam_size : ROWS;
-    w.sentences = calloc(r->found_count, sizeof *w.sentences);
+    w.sentences = calloc(r->parts, sizeof *w.sentences);
     if (!w.sentences) return false;
     for (size_t i = 0, start = 0; i < r->parts; start = r->ends[i++].ids)
         w.sentences[i] = (sentence){r->ids + start, (i64)(r->ends[i].ids - start), (i64)i, NULL};
-    size_t more = r->parts;
     for (size_t i = 0; i < r->count; i++) {
         const line_result *line = &r->lines[i];
         for (size_t p = 0; line->asked && p < line->parts; p++)
             w.sentences[line->first + p].asked = p ? &line->asked->later : &line->asked->first;
-        if (!is_tried_twice(line, o)) continue;
-        w.sentences[more] = w.sentences[line->first];
-        w.sentences[more].number = (i64)more, w.sentences[more++].asked = &line->asked->completed;
     }
-    sort(w.sentences, more);
+    sort(w.sentences, r->parts);
     run_threads(o->threads < w.count ? o->threads : (int)w.count, do_work, &w);
     free(w.sentences);
-    more = r->parts;
-    for (size_t i = 0; !w.failed && i < r->count; i++)
-        if (is_tried_twice(&r->lines[i], o)) w.failed = !merge_found(&r->found[r->lines[i].first], &r->found[more++], o->n_best);
     return !w.failed;
 }
 
@@ -630,7 +591,7 @@ void nmt_free(nmt_results *r) {
         if (r->lines[i].asked) wishes_clear(r->lines[i].asked);
         free(r->lines[i].asked);
     }
-    for (size_t i = 0; r->found && i < r->found_count; i++) found_clear(&r->found[i]);
+    for (size_t i = 0; r->found && i < r->parts; i++) found_clear(&r->found[i]);
     free(r->lines);
     free(r->ids);
     free(r->spaces);
@@ -750,9 +711,7 @@ static nmt_results *new_results(const nmt_model *m, size_t count, const nmt_opti
 static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o, bool texts, char *problem,
                              size_t room) {
     if (!r) return NULL;
-    r->found_count = r->parts;
-    for (size_t i = 0; i < r->count; i++) r->found_count += is_tried_twice(&r->lines[i], o);
-    r->found = calloc(r->found_count + 1, sizeof *r->found);
+    r->found = calloc(r->parts + 1, sizeof *r->found);
     bool fine = r->found && (!r->parts || search_all(m, r, o));
     for (size_t i = 0; fine && i < r->count; i++) fine = write_line(m, r, i, texts);
     if (fine && (!texts || join_lines(r))) return r;

@@ -54,6 +54,18 @@ static bool occurs(text t, text phrase, size_t first) {
     return false;
 }
 
+/* Whether a word can end, after the character `last`, behind the first bytes of the token at a place of the sorted ones. */
+static bool completes(const spelled *s, int32_t at, size_t bytes, uint32_t last) {
+    text own = spelled_by(s, s->sorted[at]);
+    return is_boundary(last, (text){own.begin + bytes, own.end});
+}
+
+static bool add_token(pattern *to, size_t *room, int32_t token) {
+    if (!grown(&to->within, sizeof *to->within, room, to->all + 1)) return false;
+    to->within[to->all++] = token;
+    return true;
+}
+
 /* Adds a spelling, if it is new. False where memory ends. */
 static bool add_pattern(wishes *w, const vocabulary *words, text spelling) {
     pattern one = {0};
@@ -65,13 +77,15 @@ static bool add_pattern(wishes *w, const vocabulary *words, text spelling) {
     if (is_known) return free(one.bytes), size >= 0;
     one.size = (size_t)size, one.bytes[size] = 0, room = 0;
     const spelled *s = &words->single;
+    const text phrase = text_of(one.bytes, one.size);
+    const uint64_t letters = letters_of(phrase);
     bool fine = true;
-    for (int32_t i = 0; fine && i < s->size; i++) {
-        text own = spelled_by(s, i);
-        if ((size_t)(own.end - own.begin) <= one.size || !occurs(own, text_of(one.bytes, one.size), 1)) continue;
-        fine = grown(&one.within, sizeof *one.within, &room, one.count + 1);
-        if (fine) one.within[one.count++] = i;
-    }
+    for (int32_t i = 0; fine && i < s->size; i++)
+        if (!(letters & ~s->letters[i]) && occurs(spelled_by(s, i), phrase, 1)) fine = add_token(&one, &room, i);
+    one.count = one.all;
+    int32_t at, end;
+    for (spelled_range(s, phrase, &at, &end); fine && at < end; at++)
+        if (completes(s, at, one.size, last_of(phrase))) fine = add_token(&one, &room, s->sorted[at]);
     pattern *all = realloc(w->patterns, (w->pattern_count + 1) * sizeof *all);
     if (all) w->patterns = all;
     if (!all || !fine) return free(one.bytes), free(one.within), false;
@@ -166,9 +180,8 @@ bool wishes_read(wishes *w, const nmt_request *asked, const subwords *target, co
     free(prefix);
     if (size < 0) return wishes_clear(w), false;
     w->first.patterns = w->patterns, w->first.pattern_count = w->pattern_count;
-    w->later = w->completed = w->first;
+    w->later = w->first;
     w->later.count = w->later.forced = w->later.rest_size = 0, w->later.ends_word = false;
-    w->completed.forced = w->first.count, w->completed.rest_size = 0, w->completed.ends_word = true;
     return true;
 }
 
@@ -205,10 +218,8 @@ static void exclude_repeated(const int32_t *tokens, i64 count, i64 size, const n
 /* Tokens that begin with a text, behind which a word can end after the character `last`. */
 static void exclude_beginning(const spelled *s, text start, uint32_t last, const next_words *n) {
     int32_t at, end;
-    for (spelled_range(s, start, &at, &end); at < end; at++) {
-        text own = spelled_by(s, s->sorted[at]);
-        if (is_boundary(last, (text){own.begin + (start.end - start.begin), own.end})) exclude(n, s->sorted[at]);
-    }
+    for (spelled_range(s, start, &at, &end); at < end; at++)
+        if (completes(s, at, (size_t)(start.end - start.begin), last)) exclude(n, s->sorted[at]);
 }
 
 /* The tokens that complete a phrase after a text. One that does is excluded even if the next could make the last word
@@ -217,8 +228,9 @@ static void exclude_phrase(const pattern *one, const spelled *s, text before, ru
     size_t size = (size_t)(before.end - before.begin);
     text phrase = text_of(one->bytes, one->size);
     bool is_spaced = !size || before.end[-1] == ' '; /* then another space adds nothing */
-    for (size_t i = 0; i < one->count; i++) exclude(n, one->within[i]);
-    for (size_t length = 0; length < one->size && length <= size; length++) {
+    size_t tokens = is_boundary(last_of(before), phrase) ? one->all : one->count;
+    for (size_t i = 0; i < tokens; i++) exclude(n, one->within[i]);
+    for (size_t length = 1; length < one->size && length <= size; length++) {
         const char *start = before.end - length;
         if (memcmp(start, one->bytes, length) || !is_boundary(last_of((text){before.begin, start}), phrase)) continue;
         text rest = {phrase.begin + length, phrase.end};

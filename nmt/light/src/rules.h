@@ -12,8 +12,8 @@
 typedef struct {
     char *bytes; /* ended by a 0 */
     size_t size;
-    int32_t *within; /* tokens that contain it as whole words, not at their beginning */
-    size_t count;
+    int32_t *within; /* tokens that contain it as whole words, not at their beginning; then those that begin with it */
+    size_t count, all;
 } pattern;
 
 /* What one translation keeps to. */
@@ -31,11 +31,10 @@ typedef struct {
 
 /* What was asked for a line, and what its parts keep to. */
 typedef struct {
-    wish first;     /* the first part */
-    wish completed; /* the same where the word that the prefix ends within is complete */
-    wish later;     /* the others */
-    text prefix;    /* as it was given, without white space around it */
-    char *written;  /* as the tokenizer writes it */
+    wish first;    /* the first part */
+    wish later;    /* the others */
+    text prefix;   /* as it was given, without white space around it */
+    char *written; /* as the tokenizer writes it */
     size_t written_size, pattern_count;
     pattern *patterns;
     char *rest;

@@ -81,7 +81,7 @@ struct searcher {
 };
 
 void found_clear(found_list *list) {
-    for (i64 i = 0; i < list->owned; i++) {
+    for (i64 i = 0; i < list->count; i++) {
         free(list->best[i].ids);
         free(list->best[i].log_probs);
         free(list->best[i].attention);
@@ -299,7 +299,7 @@ static bool collect(searcher *s, slot *own, found_list *to) {
         const ranked *one = &best[to->count];
         float score = is_greedy(s) && !s->set->scores ? NAN : (float)((double)one->value / penalty);
         fine = write_down(s, own, one->node, score, isfinite(one->value), &to->best[to->count]);
-        to->owned = ++to->count; /* what it has is freed with the list */
+        to->count++; /* what it has is freed with the list */
     }
     return fine;
 }

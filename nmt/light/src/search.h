@@ -20,7 +20,7 @@ typedef struct {
 
 typedef struct {
     found *best;
-    i64 count, owned; /* owned: further ones are given back with these */
+    i64 count;
 } found_list;
 
 void found_clear(found_list *);

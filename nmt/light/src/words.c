@@ -146,13 +146,14 @@ static bool spell(const subwords *model, spelled *s, bool single) {
     s->size = subwords_size(model);
     s->begins = calloc((size_t)s->size + 1, sizeof *s->begins);
     s->sorted = calloc((size_t)s->size, sizeof *s->sorted);
-    bool fine = s->begins && s->sorted && grown(&s->bytes, 1, &room, 1);
+    s->letters = calloc((size_t)s->size, sizeof *s->letters);
+    bool fine = s->begins && s->sorted && s->letters && grown(&s->bytes, 1, &room, 1);
     for (int32_t i = 0; fine && i < s->size; i++) {
         int64_t size = subwords_added(model, i, &own, &own_room);
         fine = size >= 0 && grown(&s->bytes, 1, &room, used + (size_t)size + 1);
         for (int64_t k = 0; fine && k < size; k++)
             if (!single || own[k] != ' ' || used == s->begins[i] || s->bytes[used - 1] != ' ') s->bytes[used++] = own[k];
-        if (fine) s->begins[i + 1] = (uint32_t)used;
+        if (fine) s->begins[i + 1] = (uint32_t)used, s->letters[i] = letters_of(spelled_by(s, i));
     }
     free(own);
     return fine && sort_spelled(s);
@@ -184,6 +185,7 @@ void vocabulary_close(vocabulary *v) {
         free(s->bytes);
         free(s->begins);
         free(s->sorted);
+        free(s->letters);
     }
     free(v->begins_word);
     free(v);

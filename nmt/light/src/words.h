@@ -36,8 +36,16 @@ typedef struct {
     char *bytes;
     uint32_t *begins; /* of each token, and the end of the last one [size + 1] */
     int32_t *sorted;  /* [size] */
+    uint64_t *letters; /* of each token `letters_of` what it adds [size] */
     int32_t size;
 } spelled;
+
+/* A bit for each byte, which some share: a text has all bits of what it contains. */
+static inline uint64_t letters_of(text t) {
+    uint64_t bits = 0;
+    for (; t.begin < t.end; t.begin++) bits |= (uint64_t)1 << (*t.begin & 63);
+    return bits;
+}
 
 static inline text spelled_by(const spelled *s, int32_t token) {
     return (text){s->bytes + s->begins[token], s->bytes + s->begins[token + 1]};
