@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ipaddress
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
 N = TypeVar("N", int, float)
 _DIGITS = 30
 
-LARGEST_RATIO = 1e6
-
-WORDS = "words"
-"""The feature that every n-best list has: `nmt.ranking.features`."""
-
 
 def _read_by(kind: Callable[[str], N], is_allowed: Callable[[N], bool], wanted: str) -> Callable[[str], N]:
     """The type of an argument; `wanted` says in words what is allowed."""
@@ -39,7 +33,8 @@ def _read_by(kind: Callable[[str], N], is_allowed: Callable[[N], bool], wanted: 
     return read
 
 
-def _whole(least: int, most: int = MOST, *, also: str = "") -> Callable[[str], int]:
+def whole_number(least: int, most: int = MOST, *, also: str = "") -> Callable[[str], int]:
+    """The type of an argument that is a whole number; `also` ends the message about another one."""
     wanted = f"a whole number of {least} or more" if most == MOST else f"a whole number from {least} to {most:,}"
     return _read_by(_integer, lambda number: least <= number <= most, wanted + also)
 
@@ -50,32 +45,25 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _number(is_allowed: Callable[[float], bool], wanted: str) -> Callable[[str], float]:
+def real_number(is_allowed: Callable[[float], bool], wanted: str) -> Callable[[str], float]:
+    """The type of an argument that is a number; `wanted` says in words what is allowed."""
     return _read_by(float, is_allowed, wanted)
 
 
-positive = _whole(1)
-natural = _whole(0)
-seed = _whole(1, 2**32 - 1)
+positive = whole_number(1)
+natural = whole_number(0)
+seed = whole_number(1, 2**32 - 1)
 """A seed of NumPy's generator."""
-resamples = _whole(1, 10**6)
+resamples = whole_number(1, 10**6)
 """Number of resamples of a test set; each needs memory."""
-port = _whole(0, 65_535)
-"""A TCP port; 0: any free port."""
-minutes = _number(
+minutes = real_number(
     lambda number: 0 < number <= MOST_MINUTES, f"a number of minutes above 0 and at most {MOST_MINUTES:,}"
 )
-seconds = _number(lambda number: 0 < number <= 86_400, "a number of seconds above 0 and at most 86,400")
+seconds = real_number(lambda number: 0 < number <= 86_400, "a number of seconds above 0 and at most 86,400")
 """At most a day."""
-milliseconds = _number(lambda number: 0 <= number <= 1000, "a number of milliseconds from 0 to 1,000")
-share = _number(lambda number: 0 <= number <= 1, "a number from 0 to 1")
-ratio = _number(lambda number: 1 <= number <= LARGEST_RATIO, f"a number from 1 to {LARGEST_RATIO:g}")
-"""Largest ratio of two lengths."""
-weight = _number(lambda number: abs(number) <= LARGEST, f"a number from {-LARGEST:g} to {LARGEST:g}")
-above_zero = _number(lambda number: 0 < number <= LARGEST, "a number above 0")
-temperature = above_zero
-"""Log-probabilities are divided by it."""
-top_p = _number(lambda number: 0 < number <= 1, "a number above 0 and at most 1")
+share = real_number(lambda number: 0 <= number <= 1, "a number from 0 to 1")
+weight = real_number(lambda number: abs(number) <= LARGEST, f"a number from {-LARGEST:g} to {LARGEST:g}")
+above_zero = real_number(lambda number: 0 < number <= LARGEST, "a number above 0")
 
 
 def any_text(value: str) -> str:
@@ -93,22 +81,11 @@ def details(text: str) -> tuple[str, ...]:
     return names
 
 
-def feature_name(text: str) -> str:
-    """The name of a feature of an n-best list."""
-    if not text or any(letter.isspace() or letter in "=,|" for letter in text):
-        raise argparse.ArgumentTypeError(f"{shown(text)} is not a name; a name has no spaces and none of = , |")
-    if text == WORDS:
-        raise argparse.ArgumentTypeError(
-            f"'{WORDS}' is the name that nmt-rank gives to the number of words; choose another name"
-        )
-    return text
-
-
 def whole_of(option: Option) -> Callable[[str], int | str]:
     """The type of an option that is a whole number, or one of its words."""
     also = "".join(f", or {word}" for word in option.words)
-    whole = _whole(int(option.least), int(option.most), also=also)
-    return lambda text: text if text in option.words else whole(text)
+    read = whole_number(int(option.least), int(option.most), also=also)
+    return lambda text: text if text in option.words else read(text)
 
 
 def ensemble_weights(text: str) -> list[float] | str:
@@ -120,22 +97,6 @@ def ensemble_weights(text: str) -> list[float] | str:
         return [above_zero(part) for part in text.split(",")]
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(f"{shown(text)} is not {wanted}") from None
-
-
-def network(text: str) -> str:
-    """An IP address, or the addresses of a network."""
-    try:
-        return str(ipaddress.ip_network(text.strip()))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{shown(text)} is not an address such as 127.0.0.1, or a network such as 10.0.0.0/8"
-        ) from None
-
-
-def dynamic(text: str) -> tuple[float, float]:
-    """A rate of dynamic evaluation, optionally followed by a comma and a decay."""
-    rate, _, decay = text.partition(",")
-    return above_zero(rate), share(decay or "0")
 
 
 MODEL = "run directory, checkpoint in it, or output of nmt-average, nmt-convert or nmt-export"
@@ -187,7 +148,7 @@ def add_decoding(group: argparse._ActionsContainer, names: Sequence[str] = _WITH
     """Add options of the table to a command that translates; `overridden` reads them, and `n_best`."""
     types: dict[str, Callable[[Option], Callable[[str], object]]] = {
         "whole": whole_of,
-        "number": lambda option: _number(lambda number: option.least <= number <= option.most, option.allowed()),
+        "number": lambda option: real_number(lambda number: option.least <= number <= option.most, option.allowed()),
         "weights": lambda option: ensemble_weights,
     }
     for option in (OPTIONS[name] for name in names):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.arguments import natural, ratio
+from nmt.cli.arguments import natural, real_number
 from nmt.cli.common import EXIT_FAILURE, add_debug, execute, make_parser, place
 from nmt.errors import DataError, counted
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from nmt.corpora.faults import Report
     from nmt.data.text import FilePair
 
+LARGEST_RATIO = 1e6
+"""Of two lengths."""
 DESCRIPTION = "Fetch the corpora that the shipped configurations need; check and clean corpora of your own."
 MULTI30K = (
     "Fetch Multi30k English-German (task 1, raw text), 29,000 training pairs, to the place where multi30k_*.yaml "
@@ -105,7 +107,7 @@ def _add_checking(parser: argparse.ArgumentParser, run: Callable[[argparse.Names
     parser.add_argument(
         "--max-ratio",
         metavar="R",
-        type=ratio,
+        type=real_number(lambda number: 1 <= number <= LARGEST_RATIO, f"a number from 1 to {LARGEST_RATIO:g}"),
         default=3.0,
         help="how many times longer than usual one side may be than the other, in characters (default: %(default)g)",
     )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from nmt.cli.arguments import add_checkpoint, add_model, any_text, natural, positive, seed, temperature, top_p
+from nmt.cli.arguments import above_zero, add_checkpoint, add_model, any_text, natural, positive, real_number, seed
 from nmt.cli.common import add_device, add_plugins, execute, make_parser, say
 from nmt.errors import counted
 
@@ -43,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--temperature",
         metavar="T",
-        type=temperature,
+        type=above_zero,
         default=1.0,
         help="log-probabilities are divided by T; below 1 makes probable words more frequent (default: 1)",
     )
@@ -53,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--top-p",
         metavar="P",
-        type=top_p,
+        type=real_number(lambda number: 0 < number <= 1, "a number above 0 and at most 1"),
         default=1.0,
         help="draw from the smallest set of words with total probability P (default: 1)",
     )

@@ -208,14 +208,21 @@ class Engine(library.Translator):
         if translator is None:
             if "precision" in own:
                 raise ConfigError("precision: is set once, as in nmt.load(..., precision='int8')")
+            own, glossary = library.with_glossary(own)
             scores = own.pop("scores", OWN["scores"])
             taken = as_keys(own)
             decoding = changed_decoding(self._decoding, taken, say=self._say) if taken else self._decoding
             first = self._loaded[0]
             translator = Translator(
-                first.model, first.tokenizer, decoding, scores=scores, prepared=self._prepared, lines=self._lines
+                first.model,
+                first.tokenizer,
+                decoding,
+                scores=scores,
+                prepared=self._prepared,
+                lines=self._lines,
+                glossary=glossary,
             )
-            if decoding.glossary is None:
+            if decoding.glossary is None or glossary is not None:
                 if len(self._translators) >= MOST_SEARCHES:
                     self._translators.clear()
                 self._translators[key] = translator

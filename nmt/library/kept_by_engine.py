@@ -16,6 +16,7 @@ from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.data.sentences import Lines, lines_of_all
 from nmt.interop.engine.opened import text_of
 from nmt.library.light import KEPT, of_line
+from nmt.library.translator import with_glossary
 from nmt.light.errors import EngineError
 from nmt.light.options import OPTIONS, as_keys
 from nmt.light.results import Request as Asked
@@ -40,17 +41,20 @@ class Keeper:
         Raises ConfigError for values that are not allowed, DataError for a glossary that cannot be read.
         """
         self._translator = translator
-        usual = translator.defaults
+        usual, (options, glossary) = translator.defaults, with_glossary(options)
         own = DecodingConfig(
             split=OPTIONS["split"].of_number(usual.split),
             split_long=usual.split_long or None,
             target_language={token: code for code, token in translator.languages.items()}.get(usual.target_language),
         )
-        taken = {name: options[name] for name in (*KEPT, "split", "split_long", "target_language") if name in options}
+        taken: dict[str, Any] = {
+            name: options[name] for name in (*KEPT, "split", "split_long", "target_language") if name in options
+        }
         decoding = changed_decoding(own, as_keys(taken))
         source, target = translator.subwords()
         tokenizer = SentencePieceTokenizer(source, target, options=SentencePieceOptions(joint=source == target))
-        self._sources = Sources(tokenizer, decoding, lines_of_all([*map(_lines_of, translator.cards())]))
+        lines = lines_of_all([*map(_lines_of, translator.cards())])
+        self._sources = Sources(tokenizer, decoding, lines, glossary=glossary)
         constraints = ConstraintsMaker(tokenizer, decoding)
         self._texts = Texts(tokenizer, constraints, replace_unknown=decoding.replace_unknown)
 

@@ -242,7 +242,7 @@ class EngineFiles(Translator):
             if len(self._checked) >= MOST_CHECKED:
                 self._checked.clear()
             own = self.chosen(options, say=self._say)
-            if "glossary" not in options:  # a file that may have changed
+            if not isinstance(options.get("glossary"), str):  # a file that may have changed
                 self._checked[key] = own
         self._check_usable()
         return own

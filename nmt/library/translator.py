@@ -286,6 +286,26 @@ def _line(text: object, name: str) -> str:
     return text.replace("\n", " ").replace("\r", " ")
 
 
+def with_glossary(options: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """The options with a name for a glossary that is given as terms with translations, and its text, that of a file.
+
+    Raises TypeError, DataError or ConfigError for what can be no term and no translation.
+    """
+    terms = options.get("glossary")
+    if not isinstance(terms, Mapping):
+        return dict(options), None
+    rows = []
+    for term, target in terms.items():
+        sides = ((term, "glossary: a term"), (target, f"glossary: the translation of {shown(term)}"))
+        columns = [" ".join(_line(text, name).split()) for text, name in sides]
+        if not all(columns):
+            raise ConfigError(f"glossary: {shown(term)}: the term or its translation is empty")
+        rows.append(f" {columns[0]}\t{columns[1]}\n")  # with a space, as # at the start of a line makes it a comment
+    if not rows:
+        raise ConfigError("glossary: has no term. Allowed: one or more with their translations, or none.")
+    return {**options, "glossary": "glossary"}, "".join(rows)
+
+
 def _listed(items: object, name: str) -> Sequence[Any]:
     if isinstance(items, list | tuple):
         return cast("Sequence[Any]", items)

@@ -77,7 +77,7 @@ class Options(TypedDict, total=False):
     language_model_weight: float
     replace_unknown: bool
     placeholders: bool
-    glossary: Path
+    glossary: Path | Mapping[str, str]
     ensemble_weights: list[float] | Literal["none"]
     ensemble_mean: Literal["probabilities", "log_probabilities"]
     prefix: str

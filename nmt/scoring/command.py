@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli.arguments import (
     ENSEMBLE,
     FIRST,
+    above_zero,
     add_checkpoint,
     add_decoding,
     add_models,
     check_ensemble,
-    dynamic,
-    feature_name,
     given,
     named_models,
     positive,
+    share,
 )
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, main_of, make_parser, say
 from nmt.cli.descriptors import require
 from nmt.data.text import Undecodable, windows
-from nmt.errors import ConfigError, DataError, counted
+from nmt.errors import ConfigError, DataError, counted, shown
 from nmt.interop.engine.opened import are_engine_files
 from nmt.library.values import PairScore
 from nmt.light.counts import Noted
@@ -49,6 +49,25 @@ DESCRIPTION = """Write the mean negative log-probability of each target sentence
 end symbol included: one number per line on standard output, the corpus perplexity on standard error. Lower is better.
 An empty side is scored as the end symbol alone. With --text, score each line of a text by language models. With
 --n-best, add a feature to a list of translations."""
+WORDS = "words"
+"""The feature that every n-best list has: `nmt.ranking.features`."""
+
+
+def feature_name(text: str) -> str:
+    """The name of a feature of an n-best list."""
+    if not text or any(letter.isspace() or letter in "=,|" for letter in text):
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not a name; a name has no spaces and none of = , |")
+    if text == WORDS:
+        raise argparse.ArgumentTypeError(
+            f"'{WORDS}' is the name that nmt-rank gives to the number of words; choose another name"
+        )
+    return text
+
+
+def dynamic(text: str) -> tuple[float, float]:
+    """A rate of dynamic evaluation, optionally followed by a comma and a decay."""
+    rate, _, decay = text.partition(",")
+    return above_zero(rate), share(decay or "0")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import re
 import unicodedata
 from collections import Counter
@@ -195,14 +196,15 @@ def _found(line: str, begin: int, end: int) -> Found:
     return Found(span, Kind.CLOSING if text.startswith("</") else Kind.OPENING, tag=tag)
 
 
-def load_glossary(path: str | Path, *, reads: Callable[[str], str] = str) -> Matcher[str]:
-    """Read a file of lines `source TAB target`; blank lines and those that begin with # are left out.
+def load_glossary(path: str | Path, text: str | None = None, *, reads: Callable[[str], str] = str) -> Matcher[str]:
+    """Read a file of lines `source TAB target`, or the `text` of one that `path` is the name of; blank lines and those
+    that begin with # are left out.
 
     `reads`: how the model's tokenizer normalises a text. Raises DataError naming file and line for any other line, and
     for a term with two translations.
     """
     terms: dict[str, str] = {}
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path if text is None else io.StringIO(text)), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         where = f"{path}, line {number}"

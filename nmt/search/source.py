@@ -137,8 +137,11 @@ class Sources:
     has as many as it can hold, else between words, else within. Time is linear in the length of a line.
     """
 
-    def __init__(self, tokenizer: Tokenizer, decoding: DecodingConfig, lines: Lines | None = None) -> None:
-        """Without `lines` (a model without text of its own) `auto` translates lines as a whole.
+    def __init__(
+        self, tokenizer: Tokenizer, decoding: DecodingConfig, lines: Lines | None = None, *, glossary: str | None = None
+    ) -> None:
+        """Without `lines` (a model without text of its own) `auto` translates lines as a whole. `glossary` is the text
+        of the one that `decoding` names, where that is no file.
 
         Raises ConfigError where sentences are asked for and the splitter, which is C, cannot be compiled; DataError for
         a glossary that cannot be read.
@@ -147,9 +150,9 @@ class Sources:
         self._keep: partial[KeptLine | None] | None = None
         if decoding.placeholders or decoding.glossary is not None:
             path, reads = decoding.glossary, tokenizer.source_form
-            glossary = None if path is None else load_glossary(path, reads=reads)
+            terms = None if path is None else load_glossary(path, glossary, reads=reads)
             spaced = tokenizer.splits_at_spaces
-            self._keep = partial(keep, placeholders=decoding.placeholders, glossary=glossary, spaced=spaced)
+            self._keep = partial(keep, placeholders=decoding.placeholders, glossary=terms, spaced=spaced)
         self._longest = decoding.split_long
         self._languages, self._language = tokenizer.languages(), decoding.target_language
         if self._language is not None:

@@ -90,6 +90,7 @@ class Translator:
         prepared: PreparedModels | None = None,
         fusion: Fusion | None = None,
         lines: Lines | None = None,
+        glossary: str | None = None,
     ) -> None:
         """`others` are models over the same vocabularies whose probabilities are averaged with those of `model`.
 
@@ -101,7 +102,8 @@ class Translator:
         `prepared` are these models as another translator has them (`Translator.prepared`), in the number format that
         `decoding` asks for; they are not converted again. `fusion` is the language model that `decoding` names, where
         that has been loaded already.
-        `lines` says what the model was trained on; without it, `decoding.split: auto` splits no line.
+        `lines` says what the model was trained on; without it, `decoding.split: auto` splits no line. `glossary` is the
+        text of the one that `decoding` names, where that is no file.
 
         Raises DataError for a shortlist or a glossary that cannot be used, ConfigError for a search or a model that
         cannot do what `decoding` asks for, and for weights of another number of models, CheckpointError for a language
@@ -141,7 +143,7 @@ class Translator:
             if decoding.shortlist not in prepared.shortlists:
                 prepared.shortlists[decoding.shortlist] = load_shortlist(decoding.shortlist, tokenizer)
             self._shortlist = prepared.shortlists[decoding.shortlist]
-        self._sources = Sources(tokenizer, decoding, lines)
+        self._sources = Sources(tokenizer, decoding, lines, glossary=glossary)
         if fusion is None:
             place, loaded = self.precision.device, prepared.language_models
             fusion = fusion_of(decoding, tokenizer, device=place, loaded=loaded)

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import functools
 import importlib.util
+import ipaddress
 import logging
 import os
 import sys
@@ -21,15 +22,14 @@ from nmt.cli.arguments import (
     any_text,
     check_ensemble,
     given,
-    milliseconds,
-    network,
-    port,
     positive,
+    real_number,
     search_options,
     seconds,
+    whole_number,
 )
 from nmt.cli.common import ENDINGS, add_device, add_plugins, execute, make_parser
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, shown
 from nmt.light.options import OPTIONS
 from nmt.light.pretrained import names
 from nmt.serving import IS_LIGHT, PACKAGE, PROGRAM
@@ -42,11 +42,24 @@ DESCRIPTION = """Serve a model over HTTP: POST /translate answers {"text": ...} 
 translates while you type. Requests of different clients are translated in common batches. After SIGTERM or Ctrl-C the
 server answers all accepted requests and ends; after a second signal it ends at once. After SIGHUP it loads the model
 again."""
+port = whole_number(0, 65_535)
+"""A TCP port; 0: any free port."""
+milliseconds = real_number(lambda number: 0 <= number <= 1000, "a number of milliseconds from 0 to 1,000")
 KEY = "NMT_API_KEY"
 PACKAGES = ("fastapi", "h11", "prometheus_client")
 """The extra `serve`."""
 SEARCH = [name for name in DECODING if name != "n_best" and (not IS_LIGHT or "light" in OPTIONS[name].doors)]
 """Options of the search that a request may leave out."""
+
+
+def network(text: str) -> str:
+    """An IP address, or the addresses of a network."""
+    try:
+        return str(ipaddress.ip_network(text.strip()))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is not an address such as 127.0.0.1, or a network such as 10.0.0.0/8"
+        ) from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

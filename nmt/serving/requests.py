@@ -12,13 +12,20 @@ from starlette.requests import ClientDisconnect, Request
 from nmt.errors import LONGEST_VALUE, near_miss, refused, shortened
 from nmt.library.values import WISHES
 from nmt.library.values import Request as Sentence
-from nmt.light.options import MOST, OPTIONS, Option, command_option, options_of
+from nmt.light.options import MOST, NONE, OPTIONS, Option, command_option, options_of
 from nmt.serving import PROGRAM
 from nmt.serving.limits import CLIENT_GONE, RefusedError, Settings
 
 JSON: Final = "application/json"
 MOST_OBJECTS: Final = 16
 """In a body, which should be one object. That a key has another as its value is shown; many are not worth the time."""
+MOST_TERMS: Final = 1000
+"""Of a glossary in a request."""
+TERMS: Final = (
+    "terms and how each must be translated",
+    (f"an object of up to {MOST_TERMS:,} terms with their translations, strings that are not empty"),
+)
+"""What a request has in place of a file with a glossary: its meaning, and what is allowed. No term: no glossary."""
 MOST_LISTS: Final = 64
 """The same of lists, whose brackets may also be characters of a text; and of the items of a list that is no text."""
 DOOR: Final = "server"
@@ -57,7 +64,8 @@ class _Request(BaseModel):
 
     def options(self) -> dict[str, Any]:
         """Options of `nmt.library.values.Options` that were given."""
-        return self.model_dump(exclude={"text", "max_seconds", *WISHES}, exclude_none=True)
+        given = self.model_dump(exclude={"text", "max_seconds", *WISHES}, exclude_none=True)
+        return {**given, "glossary": NONE} if given.get("glossary") == {} else given
 
 
 def _field(option: Option) -> Any:
@@ -73,7 +81,10 @@ def _field(option: Option) -> Any:
         "text": str,
         "phrases": phrase | Annotated[list[phrase], Field(fail_fast=True)],
         "list": str | Annotated[list[str], Field(fail_fast=True)],
+        "file": dict[Any, str],  # the lines of a glossary
     }
+    if option.kind == "file":
+        return types["file"] | None, _key(*TERMS)
     allowed = option.allowed(most=MOST if option.kind == "whole" else None)
     return types[option.kind] | None, _key(option.help if option.kind == "name" else option.meaning, allowed)
 
@@ -177,6 +188,8 @@ def read_request(body: bytes, content_type: str, settings: Settings, *doors: str
         longest = texts if name == "text" or name in WISHES else MOST_LISTS
         if isinstance(given, list) and len(given) > longest:
             _refuse(f"{name}: a list of {len(given):,} is too long", f"{longest:,}")
+        if isinstance(given, dict) and len(given) > MOST_TERMS:
+            _refuse(f"{name}: {len(given):,} terms are too many", f"{MOST_TERMS:,}")
     try:
         wanted = TranslateRequest.model_validate(value)
     except ValidationError as error:
@@ -195,9 +208,13 @@ def _check_text(wanted: Any, settings: Settings) -> None:
     texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
     if len(texts) > settings.max_queue:
         _refuse(f"text: {len(texts):,} sentences are too many", f"{settings.max_queue:,}")
-    parts = {"text": wanted.text} | {name: getattr(wanted, name) or "" for name in WISHES}
+    parts = [("text", wanted.text), *((name, getattr(wanted, name) or "") for name in WISHES)]
+    for term, target in (wanted.glossary or {}).items():
+        if not term.strip() or not target.strip():
+            _refuse(f"glossary: {_shown(target)} for {_shown(term)} is not allowed", TERMS[1])
+        parts.append((f"glossary: {_shown(term)}", term + target))
     characters = 0
-    for name, value in parts.items():
+    for name, value in parts:
         for place, part in enumerate([value] if isinstance(value, str) else value):
             characters += len(part)
             try:
@@ -259,6 +276,9 @@ def _worded(error: ValidationError, body: dict[str, Any]) -> str:
     if found[0]["type"] == "missing":
         return f"{name}: missing. Allowed: {allowed}."
     value, where = body[name], name
+    if name == "glossary" and isinstance(value, dict):
+        term = next(term for term, target in value.items() if not isinstance(target, str))
+        return f"{name}: {_shown(value[term])} for {_shown(term)} is not allowed. Allowed: {allowed}."
     # For a list, the first wrong item; a union reports one error for each of its members.
     places = [part for item in found if item["loc"][0] == name for part in item["loc"][1:] if isinstance(part, int)]
     if isinstance(value, list) and places:

@@ -19,6 +19,7 @@ from nmt.light.formats import hypothesis_record
 from nmt.serving.batching import SHORT, Batcher, Job
 from nmt.serving.limits import SOON, RefusedError, Settings, count, is_surely_short
 from nmt.serving.metrics import Metrics
+from nmt.serving.requests import keys_of
 
 WARM_UP = "A"
 """Translated before the first request, into the first language that there is, so that no request waits for work that is
@@ -199,6 +200,7 @@ class Service:
             "status": self.status,
             "version": __version__,
             "max_beam_size": self.settings.max_beam_size,
+            "keys": keys_of(*self.doors),
         }
         for model in self._models[-1:]:
             found |= {**model.facts, "languages": list(model.translator.languages)}

@@ -136,6 +136,7 @@ def test_placeholders_and_terms_are_where_the_run_puts_them(
     for own in (
         {"placeholders": True},
         {"glossary": tmp_path / "terms.tsv"},
+        {"glossary": {"longaer": "L\u00e4nger", "sentence of": "Satz von"}},
         {"placeholders": True, "split": "sentences"},
     ):
         wanted = by_run.translate(requests, **options, **own)

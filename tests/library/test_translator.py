@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -280,3 +281,30 @@ def test_a_search_is_built_once_for_equal_options_and_a_glossary_is_read_by_each
         for target in ("x y", "z"):
             terms.write_text(f"d\t{target}\n")
             assert translator.translate("d", glossary=terms).text == target
+        read = len(built)
+        for _ in range(2):
+            assert translator.translate("d", glossary={"d": "x  y"}).text == "x y"
+        assert len(built) == read + 1
+
+
+@pytest.mark.parametrize(
+    ("glossary", "kind", "said"),
+    [
+        ({"d": 5}, TypeError, "glossary: the translation of 'd' must be a string, not int 5"),
+        ({5: "d"}, TypeError, "glossary: a term must be a string, not int 5"),
+        ({"d": "\ud800"}, nmt.DataError, "glossary: the translation of 'd' holds half of a surrogate pair"),
+        ({"a": "b", "d": " \n"}, nmt.ConfigError, "glossary: 'd': the term or its translation is empty"),
+        ({"d": "a", "d ": "b"}, nmt.DataError, "glossary, line 2: 'd' has two translations, 'a' and 'b'"),
+        ({}, nmt.ConfigError, "glossary: has no term. Allowed: one or more with their translations, or none."),
+    ],
+)
+def test_terms_that_cannot_be_a_glossary_are_named(
+    tiny_run: Path, glossary: Any, kind: type[Exception], said: str
+) -> None:
+    with nmt.load(tiny_run, device="cpu") as translator, pytest.raises(kind, match=f"^{re.escape(said)}"):
+        translator.translate("d", glossary=glossary)
+
+
+def test_a_term_that_begins_with_a_number_sign_is_one(tiny_run: Path) -> None:
+    with nmt.load(tiny_run, device="cpu") as translator:
+        assert "7" in translator.translate("#d", glossary={"#d": "7"}).text.split()

@@ -146,6 +146,7 @@ def test_the_results_of_a_line_in_parts() -> None:
         [0, 0, 0.75, 0.125, 0.125],
         [0, 0, 0, 0, 1],
     ]
+    assert seen["begins"] == [0, 0, 2, 2, 2]
 
 
 def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:

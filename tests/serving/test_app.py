@@ -140,6 +140,19 @@ def test_options_and_wishes_reach_the_search(translator: nmt.Translator) -> None
     served(translator, test)
 
 
+def test_a_glossary_of_a_request_is_in_place_of_the_servers(translator: nmt.Translator, tmp_path: Path) -> None:
+    async def test(client: httpx.AsyncClient, service: Service) -> None:
+        for own, wanted in (({}, "of the server"), ({"glossary": {"d": "x y"}}, "x y"), ({"glossary": {}}, without)):
+            assert only(await client.post("/translate", json={"text": "d", **own}))["text"] == wanted
+        refused = await client.post("/translate", json={"text": "d", "glossary": {"a b": "x", "a  b": "y"}})
+        said = "glossary, line 2: 'a b' has two translations, 'x' and 'y'"
+        assert (refused.status_code, refused.json()) == (400, {"error": said})
+
+    (tmp_path / "terms").write_text("d\tof the server\n")
+    without = translator.translate("d").text
+    served(translator, test, defaults={"glossary": str(tmp_path / "terms")})
+
+
 def test_a_request_for_another_search_does_not_get_the_options_of_the_servers_search(
     translator: nmt.Translator,
 ) -> None:
@@ -184,6 +197,8 @@ def test_files_for_the_engine_are_served(exported: Exported) -> None:
         assert [one["text"] for one in found["translations"]] == [one.text for one in translator.translate(LINES)]
         asked = {"text": "a {x}", "placeholders": True, "forbidden": ["b"]}
         assert "{x}" in only(await client.post("/translate", json=asked))["text"]
+        asked = {"text": LINES[0], "glossary": {"longaer": "Länger"}}
+        assert "Länger" in only(await client.post("/translate", json=asked))["text"]
         begun = only(await client.post("/translate", json={"text": "a", "prefix": "b "}))["text"]
         assert begun == translator.translate("a", prefix="b ").text and begun.startswith("b")
         refused = await client.post("/translate", json={"text": "a", "required": "b"})

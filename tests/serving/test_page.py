@@ -139,6 +139,67 @@ def test_it_can_be_used_from_the_keyboard(opened: Any, server: ServerProcess) ->
         assert seen.problems == []
 
 
+SENTENCES = ("A sentence of longaer.", "Of {x} sentence.", "By longber of it.")
+SEVERAL = " ".join(SENTENCES)
+
+
+def framed(page: Any, place: str) -> list[int]:
+    """The places of the sentences that are marked, above or below."""
+    found = page.locator(f".line >> nth=0 >> {place} .sentence")
+    return [i for i, one in enumerate(found.all()) if "with" in one.evaluate("span => [...span.classList]")]
+
+
+def test_of_several_sentences_those_that_belong_together_are_framed(opened: Any, server: ServerProcess) -> None:
+    asked = {"text": SEVERAL, "split": "sentences", "placeholders": True, "details": ["tokens", "attention"]}
+    (found,) = httpx.post(f"{server.base}/translate", json=asked).json()["translations"]
+    assert len({*found["attention_begins"]}) == 3
+    with page_of(opened, server.base) as (page, seen):
+        page.locator("#split").select_option("sentences")
+        page.locator("#placeholders").check()
+        page.locator("#text").fill(SEVERAL)
+        page.wait_for_selector(".source .sentence")
+        assert page.locator(".source .sentence").all_inner_texts() == [*SENTENCES]
+        assert " ".join(page.locator(".target .sentence").all_inner_texts()).split() == found["text"].split()
+        assert not framed(page, ".source") and not framed(page, ".target")
+        for place, other in ((".source", ".target"), (".target", ".source")):
+            for number in (1, 2):
+                page.locator(f"{place} .sentence >> nth={number} >> .word >> nth=0").hover()
+                assert framed(page, place) == framed(page, other) == [number]
+        chosen = "document.activeElement.getAttribute('aria-description')"
+        page.locator(".word").first.focus()
+        assert framed(page, ".source") == [0] and page.evaluate(chosen).endswith("sentence 1 of 3")
+        page.keyboard.press("End")
+        assert framed(page, ".target") == [2] and page.evaluate(chosen).endswith("sentence 3 of 3")
+        page.locator("#text").fill("of b")
+        expect(page.locator(".target")).to_have_count(1)
+        expect(page.locator(".sentence")).to_have_count(0)
+        assert seen.problems == []
+
+
+def test_it_takes_a_glossary_and_placeholders(opened: Any, server: ServerProcess) -> None:
+    with page_of(opened, server.base) as (page, seen):
+        expect(page.locator("#status")).to_have_text("Ready")
+        page.locator("#text").fill("a longaer sentence of {x}")
+        page.wait_for_selector(".target")
+        assert "Satz" not in page.locator(".target").inner_text()
+        page.locator("summary").click()
+        page.locator("#glossary").fill("sentence of = Satz von\n\nlongaer\tL = nger\n")
+        page.locator("#placeholders").check()
+        for text in ("Satz von", "L = nger", "{x}"):
+            expect(page.locator(".target")).to_contain_text(text)
+        assert page.locator("#terms").inner_text() == "(2 terms)"
+        for text, said in (
+            ("a = b\nlongaer", "Glossary, line 2: longaer is not a term, = and its translation."),
+            ("= b", "Glossary, line 1: = b is not a term, = and its translation."),
+            ("a = b\na = c", "Glossary, line 2: a has two translations, b and c."),
+        ):
+            page.locator("#glossary").fill(text)
+            expect(page.locator("#status.bad")).to_have_text(said)
+        page.locator("#glossary").fill("")
+        expect(page.locator(".target")).not_to_contain_text("Satz von")
+        assert page.locator("#status.bad").count() == 0 and seen.problems == []
+
+
 def test_other_translations_are_those_of_the_search(opened: Any, server: ServerProcess, exported: Exported) -> None:
     with nmt.load(exported.file) as translator:
         first, *others = translator.translate(LINES[0], n_best=5).n_best

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 import nmt
 from nmt.light.options import options_of
 from nmt.serving.limits import RefusedError, Settings
-from nmt.serving.requests import TranslateRequest, read_request
+from nmt.serving.requests import TERMS, TranslateRequest, read_request
 
 SETTINGS = Settings(max_characters=100, max_queue=3, max_beam_size=8, timeout=20)
 KEYS = ", ".join(["text", *(option.name for option in options_of("server")), "max_seconds"])
@@ -42,6 +42,13 @@ def test_a_string_is_a_sentence_and_wishes_are_those_of_each() -> None:
 def test_options_are_those_that_were_given() -> None:
     given = {"n_best": 2, "beam_size": 3, "length_penalty": 1, "details": ["tokens"], "replace_unknown": False}
     assert read({"text": "a", **given, "coverage_penalty": None}).options() == given
+
+
+def test_a_glossary_has_terms_and_none_switches_the_servers_off() -> None:
+    assert read({"text": "a", "glossary": {"#a b": "x  y", "c": "="}}).options() == {
+        "glossary": {"#a b": "x  y", "c": "="}
+    }
+    assert read({"text": "a", "glossary": {}}).options() == {"glossary": "none"}
 
 
 @pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
@@ -120,6 +127,20 @@ TEXT = "a string, or a list of one string or more"
         ),
         ({"text": "a", "max_seconds": 21}, "max_seconds: 21 is not allowed. Allowed: at most 20."),
         ({"text": "a", "max_seconds": 0}, "max_seconds: 0 is not allowed. Allowed: a number above 0."),
+        ({"text": "a", "glossary": "/etc/passwd"}, f'glossary: "/etc/passwd" is not allowed. Allowed: {TERMS[1]}.'),
+        ({"text": "a", "glossary": {"b": "c", "d": 5}}, f'glossary: 5 for "d" is not allowed. Allowed: {TERMS[1]}.'),
+        ({"text": "a", "glossary": {"b": " "}}, f'glossary: " " for "b" is not allowed. Allowed: {TERMS[1]}.'),
+        ({"text": "a", "glossary": {"\t": "b"}}, f'glossary: "b" for "\\t" is not allowed. Allowed: {TERMS[1]}.'),
+        (b'{"text": "a", "glossary": {"b": "c", "b": "d"}}', "b: is given twice. Allowed: once."),
+        (
+            {"text": "a", "glossary": dict.fromkeys(map(str, range(1001)), "x")},
+            "glossary: 1,001 terms are too many. Allowed: 1,000.",
+        ),
+        (
+            rb'{"text": "a", "glossary": {"b": "c", "d\ud800": "e"}}',
+            'glossary: "d\\ud800": holds half of a surrogate pair, which is not text. Allowed: Unicode text.',
+        ),
+        ({"text": "a", "glossary": {"b" * 60: "c" * 40}}, "text: 101 characters are too many. Allowed: 100."),
         ({"text": "a" * 101}, "text: 101 characters are too many. Allowed: 100."),
         ({"text": ["a" * 50], "prefix": "b" * 51}, "text: 101 characters are too many. Allowed: 100."),
         ({"text": ["a"] * 4}, "text: 4 sentences are too many. Allowed: 3."),

@@ -54,7 +54,7 @@ const door = (() => {
       const result = engine.translate(line, { split, n_best, beam_size: beam, scores: false, ...(target_language && { target_language }) });
       const notes = { no_finite_translation: !result.finite, length_limit: result.cut, split: result.parts > result.sentences, several_sentences: result.several };
       found.push({
-        text: result.text, n_best: result.n_best, tokens: result.target, source_tokens: result.source, attention: result.attention,
+        text: result.text, n_best: result.n_best, tokens: result.target, source_tokens: result.source, attention: result.attention, begins: result.begins,
         notes: Object.keys(notes).filter((name) => notes[name]),
       });
     }

@@ -49,7 +49,8 @@ const NMT = (() => {
 
     /* What becomes of a line. Options are those that docs/decoding_options.md has for engine.js, and `attention`, by these names;
        true, false and "none" are 1, 0 and 0 (but options in WORDS have words); `forbidden` is a phrase or a list of phrases. `n_best` are the translations, best first, `source` and `target` the pieces of the
-       best, `ids` those of the target, and `attention` a row for each target piece, over the source pieces. */
+       best, `ids` those of the target, `attention` a row for each target piece, over the source pieces, and `begins`
+       for each target piece the place of the first source piece of the sentence, or part, that it belongs to. */
     translate(line, options = {}) {
       const { c } = this, { prefix = "", forbidden = [], ...others } = options;
       const { attention } = this.choose({ attention: 1, ...others });
@@ -96,7 +97,7 @@ const NMT = (() => {
       const { c } = this, flags = c.nmt_flags(found, 0), parts = c.nmt_parts(found, 0);
       const result = {
         text: this.text(c.nmt_text(found, 0, 0, this.size)), score: c.nmt_score(found, 0, 0), parts,
-        sentences: c.nmt_sentences(found, 0), several: !!(flags & SEVERAL), cut: !!(flags & CUT), finite: !(flags & NOT_FINITE), source: [], target: [], ids: [], attention: [], n_best: [],
+        sentences: c.nmt_sentences(found, 0), several: !!(flags & SEVERAL), cut: !!(flags & CUT), finite: !(flags & NOT_FINITE), source: [], target: [], ids: [], attention: [], begins: [], n_best: [],
       };
       for (let i = 0; i < c.nmt_count(found, 0); i++)
         result.n_best.push({ text: this.text(c.nmt_text(found, 0, i, this.size)), score: c.nmt_score(found, 0, i) });
@@ -110,6 +111,7 @@ const NMT = (() => {
         result.source.push(...source.map((id) => this.piece(0, id)));
         result.target.push(...ids.map((id) => this.piece(1, id)));
         result.ids.push(...ids);
+        result.begins.push(...ids.map(() => before));
       }
       for (const row of result.attention) while (row.length < result.source.length) row.push(0);
       return result;

@@ -1,10 +1,11 @@
 "use strict";
 /* Translates what is typed, line by line, and shows which words attend to which. Translations come through `door` (door.js):
-   open() tells { from, to, most, searches, languages }, translate(lines, options, signal) the results, as the server's JSON has them. */
+   open() tells { from, to, most, searches, languages, keeps }, translate(lines, options, signal) the results, as the server's JSON has them. */
 const byId = (id) => document.getElementById(id);
 const DELAY = 150; // ms without a key before the text is translated
 const MOST_KNOWN = 500; // lines that are remembered
-const CJK = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u; // written without spaces
+const UNSPACED = "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Thai}"; // letters written without spaces
+const CJK = new RegExp(`[${UNSPACED}]`, "u"), WORDS = new RegExp(`[${UNSPACED}]|[^\\s${UNSPACED}]+`, "gu");
 const known = new Map(); // blocks by their line, so that only changed lines are translated
 let timer, asked, isOpen = false, most = 5; // translations of a line
 
@@ -20,8 +21,24 @@ function element(name, kind, text = "") {
   return made;
 }
 
+/* The terms of the glossary with their translations, which an = or a tab separates; an Error names a line without one. */
+function glossary() {
+  const terms = new Map();
+  byId("glossary").value.split("\n").forEach((line, i) => {
+    if (!line.trim()) return;
+    const [, term, target] = /^(.*?)[=\t](.*)$/.exec(line)?.map((part) => part.trim().replace(/\s+/g, " ")) ?? [];
+    if (!term || !target) throw new Error(`Glossary, line ${i + 1}: ${line.trim()} is not a term, = and its translation.`);
+    if ((terms.get(term) ?? target) !== target) throw new Error(`Glossary, line ${i + 1}: ${term} has two translations, ${terms.get(term)} and ${target}.`);
+    terms.set(term, target);
+  });
+  byId("terms").textContent = terms.size ? `(${terms.size} ${terms.size > 1 ? "terms" : "term"})` : "";
+  return terms.size ? { glossary: Object.fromEntries(terms) } : {};
+}
+
 const chosen = () => ({
   split: byId("split").value,
+  ...(byId("placeholders").checked && { placeholders: true }),
+  ...glossary(),
   ...(byId("search").value && { search: byId("search").value }),
   ...(byId("language").value && { target_language: byId("language").value }),
 });
@@ -72,13 +89,18 @@ function show(lines) {
 }
 
 /* Words of a text, with the places of their pieces: { text, places, space }, `space` where one is before it. Pieces may stand
-   for bytes or for what the vocabulary lacks: where they cannot be told apart in the text, it counts as one word. */
+   for bytes, for what the vocabulary lacks, or for a placeholder: these are what is between the others. */
 function wordsOf(pieces, text, isMarked) {
-  const end = /^<.*>$/.test(pieces.at(-1)) ? pieces.at(-1) : null, found = [];
-  let isOpen = false;
+  const end = /^<.*>$/.test(pieces.at(-1)) ? pieces.at(-1) : null, found = [], begins = []; // in the text, of pieces
+  let isOpen = false, at = 0, isLost = false;
   pieces.forEach((piece, place) => {
     if (piece === end) return;
     const own = isMarked ? piece.replaceAll("\u2581", "") : piece.replace(/@@$/, "");
+    while (/\s/.test(text[at])) at++;
+    const here = isLost && own ? text.indexOf(own, at) : !isLost && text.startsWith(own, at) ? at : -1;
+    begins[place] = here < 0 ? at : here;
+    isLost = here < 0;
+    at = begins[place] + (isLost ? 0 : own.length);
     const space = isMarked ? piece.startsWith("\u2581") : !isOpen;
     isOpen = piece.endsWith("@@");
     let word = found.at(-1);
@@ -89,10 +111,18 @@ function wordsOf(pieces, text, isMarked) {
   const words = text.trim().split(/\s+/);
   if (words.length === found.length) return words.map((word, i) => ({ text: word, places: found[i].places, space: true }));
   const together = found.map((word, i) => (i && word.space ? " " : "") + word.text).join("");
-  return together === text.trim() ? found : [{ text, places: found.flatMap((word) => word.places), space: true }];
+  if (together === text.trim()) return found;
+  const all = [...text.matchAll(WORDS)].map(({ 0: word, index }) => ({ text: word, places: [], space: /\s/.test(text[index - 1]), index }));
+  let last = 0;
+  begins.forEach((begin, place) => {
+    while (all[last + 1]?.index <= begin) last++;
+    all[last]?.places.push(place);
+  });
+  return all;
 }
 
-/* A line's translation, whose words show what they attend to, and what attends to them. */
+/* A line's translation, whose words show what they attend to, and what attends to them; of several sentences each shows
+   which one it comes from, and the other way round. */
 function block(line, result) {
   const made = element("div", "line"), target = element("div", "target"), source = element("div", "source");
   const weights = element("span", "weights"), below = element("div", "below");
@@ -106,15 +136,22 @@ function block(line, result) {
     const sum = (places, value) => places.reduce((all, place) => all + value(place), 0);
     const weight = (t, s) => sum(t.places, (i) => sum(s.places, (k) => result.attention[i][k - (begins ? begins[i] : 0)] ?? 0)) / (t.places.length || 1);
     const table = to.map((t) => from.map((s) => Math.min(1, weight(t, s))));
-    const [tops, bottoms] = [spans(to, target), spans(from, source)];
+    const starts = [...new Set(begins ?? result.begins)]; // of the parts, among the source tokens
+    const link = (part) => made.querySelectorAll(".sentence").forEach((one) => one.classList.toggle("with", one.dataset.part === part));
+    const named = (part) => `${(result.notes || []).includes("split") ? "part" : "sentence"} ${part + 1} of ${starts.length}`;
+    const parts = starts.length > 1 && { named, link };
+    const tops = spans(to, target, parts, (word) => starts.indexOf((begins ?? result.begins)[word.places[0]]));
+    const bottoms = spans(from, source, parts, (word) => starts.filter((start) => start <= word.places[0]).length - 1);
     const mark = (chosen, others, values) => {
       made.querySelectorAll(".word").forEach((span) => { span.classList.remove("on"); span.style.removeProperty("--weight"); });
       chosen.classList.add("on");
       others.forEach((span, i) => span.style.setProperty("--weight", values[i].toFixed(3)));
       const most = others.map((span, i) => [values[i], span.textContent]).sort((a, b) => b[0] - a[0]);
-      const named = most.slice(0, 3).filter(([value]) => value >= .05).map(([value, word]) => `${word}\u00a0${Math.round(100 * value)}\u00a0%`);
-      weights.textContent = `${chosen.textContent}: ${named.join(", ") || "attends to nothing in particular"}`;
-      chosen.setAttribute("aria-description", named.join(", "));
+      const { part } = chosen.parentElement.dataset, where = part ? [named(Number(part))] : [];
+      if (part) link(part);
+      const attended = most.slice(0, 3).filter(([value]) => value >= .05).map(([value, word]) => `${word}\u00a0${Math.round(100 * value)}\u00a0%`);
+      weights.textContent = `${chosen.textContent}: ${[attended.join(", ") || "attends to nothing in particular", ...where].join("; ")}`;
+      chosen.setAttribute("aria-description", [...attended, ...where].join(", "));
     };
     tops.forEach((span, i) => onChoice(span, () => mark(span, bottoms, table[i])));
     bottoms.forEach((span, k) => onChoice(span, () => mark(span, tops, table.map((row) => row[k]))));
@@ -132,13 +169,23 @@ function block(line, result) {
   return made;
 }
 
-function spans(words, into) {
+/* A span for each word; with `parts`, where there are several, in one for each part, whose number `partOf` tells. */
+function spans(words, into, parts, partOf) {
+  let around = into;
   return words.map((word, i) => {
-    const span = element("span", "word", word.text);
+    const span = element("span", "word", word.text), part = parts && word.places.length ? String(partOf(word)) : around.dataset.part;
     span.tabIndex = -1;
     span.setAttribute("role", "button");
-    if (i && word.space) into.append(" ");
-    into.append(span);
+    if (part !== around.dataset.part) {
+      if (i && word.space) into.append(" ");
+      around = element("span", "sentence");
+      around.dataset.part = part;
+      around.setAttribute("role", "group");
+      around.setAttribute("aria-label", parts.named(Number(part)));
+      around.addEventListener("mouseenter", () => parts.link(part));
+      into.append(around);
+    } else if (i && word.space) around.append(" ");
+    around.append(span);
     return span;
   });
 }
@@ -221,7 +268,7 @@ async function start() {
     if (error.seconds) setTimeout(start, 1000 * error.seconds);
     return;
   }
-  const { from, to, searches = [], languages = [] } = found;
+  const { from, to, searches = [], languages = [], keeps } = found;
   isOpen = true;
   most = Math.min(most, found.most);
   byId("output").classList.toggle("single", most < 2);
@@ -229,6 +276,7 @@ async function start() {
   byId("how").hidden = !searches.length;
   byId("language").replaceChildren(...languages.map((code) => new Option(languageName(code), code)));
   byId("into").hidden = !languages.length;
+  byId("kept").hidden = !keeps;
   if (from && to) {
     byId("from").textContent = languageName(from);
     byId("to").textContent = languageName(to);
@@ -250,11 +298,12 @@ byId("output").addEventListener("keydown", (event) => {
   words[next].focus();
   event.preventDefault();
 });
-byId("text").addEventListener("input", () => {
+for (const name of ["text", "glossary"]) byId(name).addEventListener("input", () => {
+  if (name === "glossary") known.clear();
   clearTimeout(timer);
   timer = setTimeout(update, DELAY);
 });
-for (const name of ["split", "search", "language"]) byId(name).addEventListener("change", () => {
+for (const name of ["split", "search", "language", "placeholders"]) byId(name).addEventListener("change", () => {
   known.clear();
   update();
 });

@@ -23,7 +23,8 @@ const door = (() => {
     const [, health] = await asked("health");
     if (health.status !== "ready") throw failure(`The server is ${health.status}.`, 1);
     const [from, to] = [health.source_language, health.target_language].map((code) => (code === "?" ? "" : code));
-    return { from, to, most: health.max_beam_size, languages: health.languages };
+    const keeps = ["glossary", "placeholders"].every((name) => health.keys.includes(name));
+    return { from, to, most: health.max_beam_size, languages: health.languages, keeps };
   }
 
   async function translate(text, options, signal) {
