@@ -7,8 +7,12 @@ import functools
 import logging
 from collections.abc import Callable, Sequence
 
+from nmt.light.errors import LONGEST_VALUE as LONGEST_VALUE
+from nmt.light.errors import DataError as DataError
 from nmt.light.errors import NmtError as NmtError
 from nmt.light.errors import missing as missing
+from nmt.light.errors import shortened as shortened
+from nmt.light.errors import shown as shown
 
 
 class ConfigError(NmtError):
@@ -32,10 +36,6 @@ class SettingError(ConfigError):
         return "; ".join(f"{named(key)}: {message}" for key, message in self.problems)
 
 
-class DataError(NmtError):
-    """Text, vocabulary or corpus files that cannot be used."""
-
-
 class CheckpointError(NmtError):
     """A run directory, checkpoint or model file that cannot be used."""
 
@@ -47,19 +47,6 @@ class UnreadableError(CheckpointError):
 def printable(text: str) -> str:
     """`text` with line ends, control characters and lone surrogates escaped: one harmless line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-LONGEST_VALUE = 60
-
-
-def shortened(text: str, most: int = LONGEST_VALUE) -> str:
-    """`text` or, if it is longer than `most`, its beginning and its end."""
-    return text if len(text) <= most else f"{text[: most * 2 // 3]} ... {text[-most // 6 :]}"
-
-
-def shown(value: object) -> str:
-    """A user's value as errors show it: its `repr`, shortened."""
-    return shortened(repr(value))
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

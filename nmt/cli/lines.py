@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import select
 import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, NamedTuple
 
@@ -21,8 +20,9 @@ from nmt.cli.descriptors import require
 from nmt.data import read_lines
 from nmt.data.text import Policy, Undecodable, wide, windows
 from nmt.data.tokenizer import on_one_line
-from nmt.errors import DataError, counted, refused, shown
+from nmt.errors import DataError, counted
 from nmt.light.lines import LONGEST_LINE
+from nmt.light.wishes import also_given, read_object, read_wishes, text_of, wishes_of
 from nmt.search import Request
 from nmt.system import USUAL_COLUMNS, columns
 
@@ -220,11 +220,6 @@ def _read(program: str, name: str, undecodable: Undecodable) -> list[str]:
 
 
 _TEXT = "text"
-_ALSO_CALLED: Final = {"target_prefix": "prefix", "constraints": "require", "avoid": "forbid"}
-"""Sockeye's names of some of the keys."""
-WISHES: Final = {"prefix": "prefix", "require": "required", "forbid": "forbidden"}
-"""Keys, and their names in a Request."""
-
 Fields = dict[str, Any]
 """Some fields of a Request."""
 
@@ -262,7 +257,7 @@ class RequestReader:
         self._beside: list[_Beside] = []
         for path, read in (
             (prefix, lambda line, where: {"prefix": line} if line.strip() else {}),
-            (constraints, _constraints),
+            (constraints, read_wishes),
         ):
             if path is not None:
                 rule = Undecodable(policy)
@@ -305,7 +300,7 @@ class RequestReader:
             place = f"{path}, line {self._lines}"
             for field, value in read(beside, place).items():
                 if field in fields:
-                    raise DataError(f"{place}: {field}: is also given in {where}; give one of the two")
+                    raise also_given(field, place, where)
                 fields[field] = value
                 where = place
         return Request(where=where, **fields)
@@ -326,14 +321,10 @@ def _columns(line: str, where: str) -> Fields:
 
 def _object(line: str, where: str) -> Fields:
     """A JSON object with the line's text and wishes; a blank line is an empty text."""
-    found = _loaded(line, where) if line.strip() else {_TEXT: ""}
+    found = read_object(line, where) if line.strip() else {_TEXT: ""}
     if _TEXT not in found:
         raise DataError(f"{where}: the key 'text' is missing")
-    return {_TEXT: on_one_line(_string(found.pop(_TEXT), where, _TEXT)), **_wishes(found, where, also=(_TEXT,))}
-
-
-def _constraints(line: str, where: str) -> Fields:
-    return _wishes(_loaded(line, where), where) if line.strip() else {}
+    return {_TEXT: on_one_line(text_of(found.pop(_TEXT), where, _TEXT)), **wishes_of(found, where, also=(_TEXT,))}
 
 
 FORMATS: Final[dict[str, Callable[[str, str], Fields]]] = {
@@ -342,56 +333,6 @@ FORMATS: Final[dict[str, Callable[[str, str], Fields]]] = {
     "jsonl": _object,
 }
 """Formats of input lines."""
-
-
-def _loaded(line: str, where: str) -> dict[str, Any]:
-    """The JSON object of a line, with its keys renamed to nmt's names."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in pairs:
-            name = _ALSO_CALLED.get(key, key)
-            if name in found:
-                raise DataError(f"{where}: {shown(key)} is given twice")
-            found[name] = value
-        return found
-
-    try:
-        found = json.loads(line, object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply"
-        if isinstance(error, json.JSONDecodeError):
-            reason = f"{error.msg}, column {error.colno}"
-        raise DataError(f"{where}: not a JSON object: {shown(line)} ({reason})") from error
-    if not isinstance(found, dict):
-        raise DataError(f"{where}: not a JSON object: {shown(line)}")
-    return found
-
-
-def _wishes(found: Mapping[str, Any], where: str, *, also: Sequence[str] = ()) -> Fields:
-    """Fields of a Request from the keys of an object; `also`: further allowed keys."""
-    fields: Fields = {}
-    for key, value in found.items():
-        if key not in WISHES:
-            raise DataError(refused(where, key, [*also, *WISHES], problem="is not a known key"))
-        if key == "prefix":
-            fields[key] = _string(value, where, key)
-            continue
-        if not isinstance(value, str | list):
-            raise DataError(f"{where}: {key}: {shown(value)} is neither a text nor a list of texts")
-        phrases = [value] if isinstance(value, str) else value
-        fields[WISHES[key]] = tuple(_string(phrase, where, key) for phrase in phrases)
-    return fields
-
-
-def _string(value: Any, where: str, key: str) -> str:
-    if not isinstance(value, str):
-        raise DataError(f"{where}: {key}: {shown(value)} is not a text")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:  # JSON can hold half of a surrogate pair
-        raise DataError(f"{where}: {key}: {shown(value)} is not Unicode text") from error
-    return value
 
 
 _KNOWN = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"

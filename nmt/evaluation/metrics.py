@@ -234,22 +234,6 @@ def _warn_without_spaces(name: str, references: Sequence[Sequence[str]], remedy:
         say_once(_log, f"warning: {name}: the references have hardly any spaces, {remedy}")
 
 
-@METRICS.register("bleu_tok_lc")
-class BleuTokenisedLowercase(SacrebleuMetric):
-    """Case-insensitive BLEU of text that is already tokenised: the metric of the published tables.
-
-    Words are what whitespace separates, on both sides. As in multi-bleu and the original system nothing
-    is smoothed, so an order of n-grams without a match makes the score 0. Not comparable with `bleu`.
-    """
-
-    name = "bleu_tok_lc"
-    label = "bleu_tok_lc"
-    finds_words_by_spaces = True
-
-    def scorer(self) -> Scorer:
-        return BLEU(tokenize="none", lowercase=True, smooth_method="none", force=True)
-
-
 @METRICS.register("chrf")
 class Chrf(SacrebleuMetric):
     """chrF2: F-score of character n-grams (Popovic, WMT 2015)."""

@@ -160,7 +160,7 @@ class Engine(library.Translator):
                 mean=ensemble_mean(self._decoding, models=len(self._networks)),
                 before_batch=self._turns.pass_on,
             )
-            return [PairScore(-pair.mean_nll, pair.tokens, pair.unknown, pair.source_tokens) for pair in found]
+            return [*found]
 
     def _inspection(self, source: str, target: str | None) -> Inspection:
         with self._turn("search"):

@@ -12,7 +12,7 @@ from itertools import islice
 
 from . import __version__
 from .counts import Counts, counted
-from .errors import EngineError, UsageError
+from .errors import EngineError, NmtError, UsageError
 from .formats import FORMATS, as_pharaoh, without_alignment
 from .lines import POLICIES, Pace, decodable, windows
 from .options import OPTIONS, command_option, options_of
@@ -22,7 +22,7 @@ from .translator import DETAILS, Translator, unknown_detail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any, Final, NoReturn
 
     from .options import Option
@@ -129,6 +129,11 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="file with a line for each input line: the beginning of its translation, or empty",
     )
+    add(
+        "--constraints",
+        metavar="FILE",
+        help="file with a line for each input line: a JSON object with any of prefix, forbid, or empty",
+    )
     add("-q", "--quiet", action="store_true", help="no status lines; errors and lines with problems are still reported")
     add(
         "--errors",
@@ -215,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _said(said, code)
     except BrokenPipeError:  # the reader has gone away
         return 141
-    except (EngineError, OSError, MemoryError) as error:
+    except (NmtError, OSError, MemoryError) as error:
         if arguments.debug:
             raise
         return _said(str(error) or "out of memory", getattr(error, "exit_code", 1))
@@ -235,8 +240,9 @@ def _run(arguments: argparse.Namespace) -> int:
     aligned = arguments.alignment
     if aligned and is_one_file(target or STDOUT, aligned):
         raise UsageError(f"--alignment {aligned}: is also the output; choose another file")
-    read = [source or "/dev/stdin", *arguments.models, *([arguments.prefix] if arguments.prefix else [])]
-    prefixes = None if arguments.prefix is None else (one for own in windows(arguments.prefix, Pace()) for one in own)
+    files = {"prefix": arguments.prefix, "constraints": arguments.constraints}
+    beside = [(what, file, _lines(file)) for what, file in files.items() if file is not None]
+    read = [source or "/dev/stdin", *arguments.models, *(file for _, file, _ in beside)]
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(Output(target, read=read))
         alignment = None
@@ -250,12 +256,17 @@ def _run(arguments: argparse.Namespace) -> int:
             lines, odd, problem = decodable(window, arguments.errors, name=name, first=counts.lines + 1)
             first, begun = counts.lines, time.monotonic()
             asked: Sequence[Any] = lines
-            if prefixes is not None:
-                beside = list(islice(prefixes, len(window)))
-                if len(beside) < len(window):
-                    raise EngineError(f"{arguments.prefix}: has fewer lines than the input; there must be one for each")
-                asked = _with_prefixes(lines, beside, arguments, first=counts.lines + 1)
-            found = translator.found(asked, **options)
+            if beside:
+                asked = _with_wishes(lines, beside, arguments.errors, first=first + 1, count=len(window))
+            try:
+                found = translator.found(asked, **options)
+            except EngineError as error:  # which counts from 0
+                place, _, said = str(error).removeprefix("line ").partition(": ")
+                if not place.isdigit():
+                    raise
+                raise EngineError(
+                    f"{beside[-1][1] if beside else name}, line {first + int(place) + 1}: {said}"
+                ) from None
             pace.add(len(lines), time.monotonic() - begun)
             notes = counts.add_found(found, odd, translator)
             if arguments.format == "text" and n_best == 1 and alignment is None:
@@ -273,23 +284,47 @@ def _run(arguments: argparse.Namespace) -> int:
                 output.write("".join(written).encode())
             if problem is not None:
                 raise EngineError(problem)
-        if prefixes is not None and next(prefixes, None) is not None:
-            raise EngineError(f"{arguments.prefix}: has more than {counted(counts.lines, 'line')}, those of the input")
+        for _, file, left in beside:
+            if next(left, None) is not None:
+                raise EngineError(f"{file}: has more than {counted(counts.lines, 'line')}, those of the input")
     if counts.problems() or not arguments.quiet:
         _say(counts.summary(time.perf_counter() - start))
     return counts.exit_code
 
 
-def _with_prefixes(
-    lines: list[bytes], prefixes: list[bytes], arguments: argparse.Namespace, *, first: int
-) -> list[Any]:
-    """Lines with their prefixes, of which the first has the number `first`; EngineError for one that is not UTF-8."""
-    from .results import Request  # late, as few need it
+def _lines(file: str) -> Iterator[bytes]:
+    return (line for window in windows(file, Pace()) for line in window)
 
-    decoded, _, problem = decodable(prefixes, arguments.errors, name=arguments.prefix, first=first)
-    if problem is not None:
-        raise EngineError(problem)
-    return [Request(line.decode(), prefix=one.decode()) for line, one in zip(lines, decoded, strict=False)]
+
+def _with_wishes(
+    lines: list[bytes], beside: list[tuple[str, str, Iterator[bytes]]], policy: str, *, first: int, count: int
+) -> list[Any]:
+    """The lines of a window of `count`, with what the lines of files beside them ask for; the first has the number
+    `first`.
+
+    Raises EngineError for a file that is too short and for a line that is not UTF-8, DataError for one that is no
+    constraint.
+    """
+    from .results import Request  # late, as few need them
+    from .wishes import also_given, read_wishes
+
+    asked: list[dict[str, Any]] = [{"text": line.decode()} for line in lines]
+    for what, file, left in beside:
+        own = [*islice(left, count)]
+        if len(own) < count:
+            raise EngineError(f"{file}: has fewer lines than the input; there must be one for each")
+        decoded, _, problem = decodable(own, policy, name=file, first=first)
+        if problem is not None:
+            raise EngineError(problem)
+        for number, (fields, line) in enumerate(zip(asked, decoded, strict=False), start=first):
+            where, text = f"{file}, line {number}", line.decode()
+            wishes = read_wishes(text, where) if what == "constraints" else {"prefix": text} if text.strip() else {}
+            if "required" in wishes:
+                raise EngineError(f"{where}: require: nmt-light does not have it; use nmt-translate with the run")
+            for name in fields.keys() & wishes.keys():
+                raise also_given(name, where, f"{beside[0][1]}, line {number}")
+            fields |= wishes
+    return [Request(**fields) for fields in asked]
 
 
 def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:

@@ -9,6 +9,10 @@ class NmtError(Exception):
     exit_code = 1
 
 
+class DataError(NmtError):
+    """Text, vocabulary or corpus files that cannot be used."""
+
+
 class EngineError(NmtError):
     """A model file, an option or a text that cannot be used."""
 
@@ -34,6 +38,19 @@ class UsageError(EngineError):
 def missing(path: object, advice: str = "") -> str:
     """The message about a file that does not exist."""
     return f"{path}: no such file" + (f"; {advice}" if advice else "")
+
+
+LONGEST_VALUE = 60
+
+
+def shortened(text: str, most: int = LONGEST_VALUE) -> str:
+    """`text` or, if it is longer than `most`, its beginning and its end."""
+    return text if len(text) <= most else f"{text[: most * 2 // 3]} ... {text[-most // 6 :]}"
+
+
+def shown(value: object) -> str:
+    """A user's value as errors show it: its `repr`, shortened."""
+    return shortened(repr(value))
 
 
 def refused(name: str, value: object, allowed: str, *, problem: str = "is not allowed") -> str:

@@ -185,6 +185,8 @@ class PairScore:
     """How many of them are not in the vocabulary; they are scored as unknown words."""
     source_tokens: int = 0
     """Tokens of the source, the end symbol not counted."""
+    has_empty_side: bool = field(default=False, repr=False, compare=False)
+    """Of nmt.search: an empty side is the end symbol alone; the model has an opinion on it as on anything else."""
 
     @property
     def mean_nll(self) -> float:

@@ -1,9 +1,9 @@
-"""Muon, and PyTorch's optimizers besides Adam."""
+"""Adam as TensorFlow defines it, Muon, and PyTorch's optimizers besides Adam."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.registry import OPTIMIZERS
-from nmt.training.optimizers import Adam, AdamTF, in_torch
+from nmt.training.optimizers import Adam, in_torch
 from nmt.training.schedules import Above0, Amount, Count, Share, allowed, require
 
 if TYPE_CHECKING:
@@ -36,6 +36,60 @@ def orthogonalized(matrices: Tensor, *, steps: int) -> Tensor:
         gram = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
         found = torch.baddbmm(found, gram, found, beta=a)
     return found.mT if tall else found
+
+
+@OPTIMIZERS.register("adam_tf")
+class AdamTF(torch.optim.Optimizer):
+    """Adam with TensorFlow's epsilon, which bias correction does not scale; what Zero trains with.
+
+        lr_t = lr * sqrt(1 - beta2**t) / (1 - beta1**t)
+        w   -= lr_t * m / (sqrt(v) + epsilon)
+
+    t counts the updates of the whole group, as TensorFlow's beta powers do.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options(Adam.Options):
+        epsilon: Amount = 1e-9
+        """Added to the root of the second mean, before bias correction. Zero: `epsilon`."""
+
+    def __init__(self, parameters: Iterable[Any], *, lr: float, options: Any) -> None:
+        """`parameters`: tensors, or groups of them."""
+        super().__init__(parameters, {**in_torch(options, lr=lr), "updates": 0})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Do one update with the present gradients; return the value of `closure`, if given."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            if weights:
+                group["updates"] += 1
+                self._update(group, weights)
+        return loss
+
+    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+        """Do update number `group["updates"]`, from 1, of those weights of a group that have gradients."""
+        beta1, beta2 = group["betas"]
+        rate = group["lr"] * math.sqrt(1 - beta2 ** group["updates"]) / (1 - beta1 ** group["updates"])
+        grads = [weight.grad for weight in weights if weight.grad is not None]
+        means, squares = self._kept(weights, "exp_avg"), self._kept(weights, "exp_avg_sq")
+        torch._foreach_lerp_(means, grads, 1 - beta1)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
+        denominators = torch._foreach_sqrt(squares)
+        torch._foreach_add_(denominators, group["eps"])
+        torch._foreach_addcdiv_(weights, means, denominators, -rate)
+
+    def _kept(self, weights: list[Tensor], name: str) -> list[Tensor]:
+        """What is kept of each weight under a name, at first zeros."""
+        for weight in weights:
+            if name not in self.state[weight]:
+                self.state[weight][name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
+        return [self.state[weight][name] for weight in weights]
 
 
 @OPTIMIZERS.register("muon")

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
     from nmt.interop.run_layout import LongestSource
     from nmt.ranking.n_best import Entry
-    from nmt.search import PairScore as Scored
     from nmt.search.reading import LineScore
 
 BATCH_TOKENS = 4096
@@ -264,7 +263,7 @@ def _score_pairs(arguments: argparse.Namespace) -> int:
         count_pairs([files])
     rules = Undecodable(arguments.errors), Undecodable(arguments.errors)
     pairs = read_pairs(files, undecodable=rules)
-    scores: Iterable[Scored | PairScore]
+    scores: Iterable[PairScore]
     if are_engine_files(arguments.models):
         scores, longest = _file_scores(pairs, arguments)
     else:
@@ -306,7 +305,7 @@ def _file_scores(
 
 def _pair_scores(
     models: Sequence[LoadedModel], pairs: Iterable[tuple[str, str]], arguments: argparse.Namespace
-) -> Iterator[Scored]:
+) -> Iterator[PairScore]:
     from nmt.search import score_pairs
     from nmt.search.ensemble import ensemble_mean
 

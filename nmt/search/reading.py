@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nmt.data import EOS, PAD, UNK, Tokenizer, batch_lines, pad, restore_order
 from nmt.data.text import windows
+from nmt.light.results import PairScore as PairScore
 from nmt.models.attention import AttentionQuery
 from nmt.models.base import Seq2Seq
 from nmt.models.blocks import SourceAttention
@@ -166,22 +167,6 @@ def entropies_of(log_probs: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PairScore:
-    """A model's score of one sentence pair."""
-
-    mean_nll: float
-    """Mean negative log-probability of the target tokens in nats, the end symbol counted."""
-    tokens: int
-    """Target tokens, the end symbol counted."""
-    unknown: int
-    """Target tokens that are not in the vocabulary; they are scored as unknown words."""
-    source_tokens: int
-    """Source tokens, the end symbol not counted."""
-    has_empty_side: bool
-    """An empty side is the end symbol alone; the model has an opinion on it as on anything else."""
-
-
-@dataclass(frozen=True)
 class LineScore:
     """The models' score of one line."""
 
@@ -232,4 +217,4 @@ def score_pairs(
         for place, nll in enumerate(restore_order(batches, means)):
             empty = not all(side.strip() for side in chunk[place])
             unknown = targets[place].count(UNK)
-            yield PairScore(nll, len(targets[place]), unknown, len(sources[place]) - 1, has_empty_side=empty)
+            yield PairScore(-nll, len(targets[place]), unknown, len(sources[place]) - 1, has_empty_side=empty)

@@ -1,4 +1,4 @@
-"""Losses: their contract, the view of a batch that they get, cross entropy, and a sampled softmax."""
+"""Losses: their contract, the view of a batch that they get, cross entropy, and what a sampled softmax gives."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,6 @@ from nmt.ops.linear_cross_entropy import Losses, linear_cross_entropy
 from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import LOSSES, NoOptions
 from nmt.training.distributed import World
-from nmt.training.schedules import allowed
 
 
 class BatchLoss(NamedTuple):
@@ -174,41 +173,11 @@ PADDING = 8
 """Columns added to the table, only one of which is used: matrix products are slower with odd widths."""
 
 
-@LOSSES.register("sampled_cross_entropy")
-class SampledCrossEntropy(Loss):
-    """Cross entropy whose softmax is over the batch's own target words and a sample of the other words.
-
-    As in Jean et al. (ACL 2015), but the sample is drawn uniformly for each batch, and log(others / samples) is added
-    to the logit of each sampled word, which represents that many words: the expectation of the softmax's sum is the sum
-    over the vocabulary. With at least as many `samples` as other words it is `cross_entropy`. The sample depends on the
-    seed and the position of the batch; the batch's own words are those of the process's sentences. Losses of training
-    in the log are estimates with these samples; validation's loss is exact.
-    """
-
-    smooths = True
-
-    @dataclass(frozen=True, kw_only=True)
-    class Options:
-        samples: Annotated[int, allowed("1 or more", lambda value: value >= 1)] = 1000
-        """Words of the vocabulary besides the batch's own."""
-
-    def __call__(self, batch: TrainingBatch) -> BatchLoss:
-        found = sampled_losses(
-            batch.features(),
-            batch.model.embeddings.softmax_table,
-            batch.words,
-            weights=batch.word_weights,
-            samples=self.options.samples,
-            label_smoothing=self.label_smoothing,
-        )
-        return BatchLoss(found.total, found.nll)
-
-
 def sampled_losses(
     features: Tensor, table: Tensor, words: Tensor, *, weights: Tensor, samples: int, label_smoothing: float = 0.0
 ) -> Losses:
     """As `linear_cross_entropy` of `words` [N] by `features` [N, E] and `table` [V, E], but over these words and
-    `samples` of the others; see `SampledCrossEntropy`."""
+    `samples` of the others; see `nmt.optimization.losses.SampledCrossEntropy`."""
     size, masks = len(table), current()
     # The order is that of the batch's place in training, else of torch's generator.
     generator = None if masks is None else torch.Generator().manual_seed(masks.key)

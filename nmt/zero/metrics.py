@@ -1,4 +1,4 @@
-"""BLEU as published tables of WMT14 have it: without case, on the tokens of Moses."""
+"""BLEU as published tables have it: without case, of text that is tokenised, or on the tokens of Moses."""
 
 from __future__ import annotations
 
@@ -13,6 +13,22 @@ from nmt.evaluation import SacrebleuMetric
 from nmt.registry import METRICS
 
 DEFAULT_LANGUAGE = "de"
+
+
+@METRICS.register("bleu_tok_lc")
+class BleuTokenisedLowercase(SacrebleuMetric):
+    """Case-insensitive BLEU of text that is already tokenised: the metric of the published tables.
+
+    Words are what whitespace separates, on both sides. As in multi-bleu and the original system nothing
+    is smoothed, so an order of n-grams without a match makes the score 0. Not comparable with `bleu`.
+    """
+
+    name = "bleu_tok_lc"
+    label = "bleu_tok_lc"
+    finds_words_by_spaces = True
+
+    def scorer(self) -> BLEU:
+        return BLEU(tokenize="none", lowercase=True, smooth_method="none", force=True)
 
 
 class MosesBleu(BLEU):

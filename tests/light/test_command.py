@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
 import os
 import shlex
 import signal
@@ -103,6 +104,48 @@ def test_a_file_of_prefixes_has_one_for_each_line(run: Any, engine: Path, model:
         assert code == 1 and err.splitlines()[-1] == f"nmt-light: {said}"
     file.write_bytes(b"\n" * 39 + b"\xff\n")
     assert f"{file}, line 40: not UTF-8" in run(b"a\n" * 40, "--prefix", file)[2]
+
+
+def test_a_file_of_constraints_has_an_object_for_each_line(run: Any, engine: Path, model: Path, tmp_path: Path) -> None:
+    file, prefixes, lines = tmp_path / "constraints", tmp_path / "prefixes", [ONE, TWO, ONE, TWO] * 20
+    text = "".join(f"{line}\n" for line in lines).encode()
+    with Translator(model, library=engine) as translator:
+        plain = translator.texts(lines)
+        words = [(one.split() or ["b"])[0] for one in plain]
+        wishes = [
+            {"prefix": "\u4e03 "},
+            {},
+            {"avoid": [words[2], "zz"]},
+            {"forbid": words[3], "target_prefix": "\u4e05"},
+        ] * 20
+        file.write_text("".join(json.dumps(own) + "\n" if own else "\n" for own in wishes))
+        code, out, _ = run(text, "--constraints", file)
+        asked = [
+            Request(
+                line,
+                prefix=own.get("prefix", own.get("target_prefix", "")),
+                forbidden=own.get("avoid", own.get("forbid", ())),
+            )
+            for line, own in zip(lines, wishes, strict=True)
+        ]
+        assert (code, out.splitlines()) == (0, [one.text for one in translator.translate(asked, scores=False)])
+    found = out.splitlines()
+    assert found[0].startswith("\u4e03") and found[1] == plain[1]
+    assert words[2] not in found[2].split() and words[3] not in found[3].split()
+    prefixes.write_text("x\n" * 80)
+    for written, said in (
+        ('{"forbid": 3}', f"{file}, line 2: forbid: 3 is neither a text nor a list of texts"),
+        ('{"forbd": "x"}', f"{file}, line 2: 'forbd' is not a known key. Did you mean 'forbid'?"),
+        ('{"require": "x"}', f"{file}, line 2: require: nmt-light does not have it; use nmt-translate with the run"),
+        ('{"prefix": "a b", "forbid": "b"}', f"{file}, line 2: forbidden: 'b' is in the prefix"),
+        ('{"forbid": " "}', f"{file}, line 2: forbidden: a phrase is empty"),
+    ):
+        file.write_text(f"\n{written}\n" + "\n" * 78)
+        code, _, err = run(text, "--constraints", file)
+        assert code == 1 and err.splitlines()[-1].startswith(f"nmt-light: {said}")
+    file.write_text('{"prefix": "y"}\n' * 80)
+    code, _, err = run(text, "--constraints", file, "--prefix", prefixes)
+    assert code == 1 and f"{file}, line 1: prefix: is also given in {prefixes}, line 1; give one of the" in err
 
 
 def test_options_of_the_search_are_those_of_the_translator(run: Any, engine: Path, model: Path) -> None:

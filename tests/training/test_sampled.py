@@ -18,9 +18,10 @@ from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.models.parts import number_layers
 from nmt.ops.dropout import Masks, masked_by
+from nmt.optimization.losses import SampledCrossEntropy
 from nmt.tasks.translation import build_batches
 from nmt.training.batches import Position
-from nmt.training.losses import CrossEntropy, SampledCrossEntropy, cross_entropy
+from nmt.training.losses import CrossEntropy, cross_entropy
 from nmt.training.run import build_updater
 from nmt.training.task import task_of
 from tests.tiny_training import events, nmt_train, write_config, write_corpus

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from nmt.config import component_options
 from nmt.errors import ConfigError, refused
+from nmt.optimization.optimizers import AdamTF
 from nmt.registry import SCHEDULES
-from nmt.training.optimizers import AdamTF
 from nmt.training.schedules import Schedule
 
 _SCHEDULES = {

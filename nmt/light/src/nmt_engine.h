@@ -84,7 +84,9 @@ NMT_API int32_t nmt_language(const nmt_model *, int32_t i);
 NMT_API nmt_results *nmt_translate(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,
                                    const nmt_options *, char *problem, size_t room);
 
-/* A line, and what is asked for its translation; what is null or empty asks for nothing. */
+/* A line, and what is asked for its translation; what is null or empty asks for nothing. Of a forbidden phrase nmt-light and
+   nmt-translate also give the spellings with its first letter in the other case, and with its letters composed and
+   decomposed. */
 typedef struct {
     const char *text;
     size_t size;
