@@ -56,11 +56,12 @@ uvicorn.Server(config).run([listening])
 SERVED = """
 import sys
 import nmt
-from nmt.cli import serve
 from nmt.library import loading
+from nmt.serving import command
 
 class AtOnce:
     source_language, target_language, device, precision, kernels, without_kernels = "en", "de", "cpu", "-", "-", ""
+    languages = ()
 
     def translate(self, text, **options):
         sentences = [] if isinstance(text, str) else text  # a string is the one with which the server begins
@@ -73,7 +74,7 @@ class AtOnce:
         pass
 
 loading.load = lambda *_, **__: AtOnce()
-sys.exit(serve.main(["at_once.nmt", "--port", "0", *sys.argv[1:]]))
+sys.exit(command.main(["at_once.nmt", "--port", "0", *sys.argv[1:]]))
 """
 WAYS = {"bare uvicorn": (BARE,), "nmt-serve": (SERVED,), "nmt-serve --quiet": (SERVED, "--quiet")}
 
