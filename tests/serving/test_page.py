@@ -195,6 +195,10 @@ def test_it_takes_a_glossary_and_placeholders(opened: Any, server: ServerProcess
         ):
             page.locator("#glossary").fill(text)
             expect(page.locator("#status.bad")).to_have_text(said)
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.base)
+        page.locator("#copy").click()  # of what is still shown
+        expect(page.locator("#status")).to_have_text("Copied")
+        assert page.evaluate("navigator.clipboard.readText()") == page.locator(".line").get_attribute("data-text")
         page.locator("#glossary").fill("")
         expect(page.locator(".target")).not_to_contain_text("Satz von")
         assert page.locator("#status.bad").count() == 0 and seen.problems == []

@@ -8,6 +8,7 @@ const UNSPACED = "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Scr
 const CJK = new RegExp(`[${UNSPACED}]`, "u"), WORDS = new RegExp(`[${UNSPACED}]|[^\\s${UNSPACED}]+`, "gu");
 const known = new Map(); // blocks by their line, so that only changed lines are translated
 let timer, asked, isOpen = false, most = 5; // translations of a line
+let how = "", shown = ""; // the options of what is known, and all translations that are shown
 
 function say(text, isBad = false) {
   byId("status").textContent = text;
@@ -52,12 +53,21 @@ async function update() {
   asked?.abort();
   const mine = asked = new AbortController();
   const lines = linesOf(byId("text").value), start = performance.now();
+  let options;
+  try {
+    options = chosen();
+  } catch (error) {
+    say(error.message, true);
+    return;
+  }
+  if (JSON.stringify(options) !== how) known.clear();
+  how = JSON.stringify(options);
   const missing = [...new Set(lines)].filter((line) => !known.has(line));
   byId("clear").hidden = !byId("text").value;
   if (missing.length) {
     const waits = setTimeout(() => { say("Translating"); byId("output").classList.add("old"); }, 400);
     try {
-      const found = await door.translate(missing, { ...chosen(), details: ["tokens", "attention"] }, mine.signal);
+      const found = await door.translate(missing, { ...options, details: ["tokens", "attention"] }, mine.signal);
       missing.forEach((line, i) => known.set(line, block(line, found[i])));
       say(`${Math.round(performance.now() - start)} ms`);
     } catch (error) {
@@ -75,6 +85,7 @@ async function update() {
 }
 
 function show(lines) {
+  shown = lines.map((line) => known.get(line).dataset.text).join("\n");
   const blocks = [...new Set(lines)].map((line) => known.get(line));
   const output = byId("output");
   if (!blocks.length) {
@@ -242,12 +253,11 @@ function firstStop() {
 }
 
 async function copy() {
-  const text = linesOf(byId("text").value).map((line) => known.get(line)?.dataset.text ?? "").join("\n");
   try {
-    await navigator.clipboard.writeText(text);
+    await navigator.clipboard.writeText(shown);
   } catch { // not allowed where the connection is not encrypted
     const area = document.body.appendChild(element("textarea", ""));
-    area.value = text;
+    area.value = shown;
     area.select();
     document.execCommand("copy");
     area.remove();
@@ -299,14 +309,10 @@ byId("output").addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 for (const name of ["text", "glossary"]) byId(name).addEventListener("input", () => {
-  if (name === "glossary") known.clear();
   clearTimeout(timer);
   timer = setTimeout(update, DELAY);
 });
-for (const name of ["split", "search", "language", "placeholders"]) byId(name).addEventListener("change", () => {
-  known.clear();
-  update();
-});
+for (const name of ["split", "search", "language", "placeholders"]) byId(name).addEventListener("change", update);
 byId("clear").addEventListener("click", () => {
   byId("text").value = "";
   byId("text").focus();
