@@ -146,6 +146,9 @@ def test_placeholders_and_terms_are_where_the_run_puts_them(
         assert [len(part) for part in by_file.parts(marked, **own)] == [
             len(part) for part in by_run.parts(marked, **own)
         ]
+    ended = "A sentence of {x}. Of {y}! {x} a longaer sentence"
+    for translator in (by_run, by_file):
+        assert len(translator.parts([ended], placeholders=True, split="sentences")[0]) == 3
     assert "{name}" in found[len(LINES)].text and "<b>" in found[len(LINES)].text
     with pytest.raises(nmt.DataError, match="missing.tsv"):
         by_file.translate("a", glossary="missing.tsv")
