@@ -107,7 +107,7 @@ setup(
             "nmt-sample=nmt.language_models.command:main",
             "nmt-tag=nmt.tagging.command:main",
             "nmt-classify=nmt.classification.command:main",
-            "nmt-average=nmt.cli.average:main",
+            "nmt-average=nmt.optimization.average:main",
             "nmt-check=nmt.run_check.command:main",
             "nmt-shortlist=nmt.shortlisting.command:main",
             "nmt-convert=nmt.cli.convert:main",

@@ -17,9 +17,10 @@ from unittest import mock
 
 from torture_runs import compare
 
-from nmt.cli import average, translate
+from nmt.cli import translate
 from nmt.errors import DataError
 from nmt.interop import run_layout
+from nmt.optimization import average
 from nmt.run_check import command as check
 from nmt.training.logs import EVENTS
 from tests.tiny_training import nmt_train, write_config, write_corpus

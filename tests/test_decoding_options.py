@@ -20,7 +20,17 @@ from nmt.interop.engine.export import lacking, settings_in_words, settings_of
 from nmt.library.values import Options
 from nmt.light import Translator, binding, command
 from nmt.light.errors import EngineError
-from nmt.light.options import DOORS, ENGINE_DETAILS, ENGINE_SEARCHES, MOST, OPTIONS, Option, command_option, options_of
+from nmt.light.options import (
+    DOORS,
+    ENGINE_DETAILS,
+    ENGINE_SEARCH_OPTIONS,
+    ENGINE_SEARCHES,
+    MOST,
+    OPTIONS,
+    Option,
+    command_option,
+    options_of,
+)
 from nmt.serving import command as serve
 from nmt.serving.app import create_api
 from nmt.serving.limits import RefusedError, Settings
@@ -33,8 +43,10 @@ from tests.exported_run import Exported, make_exported
 from tests.light.engine_files import library
 
 KEYS = [name for name, option in OPTIONS.items() if option.is_key]
-OF_THE_ENGINE = {"beam_of_one", "attention"}
-"""Which `search` and `details` become."""
+OF_THE_ENGINE = {"beam_of_one", "sample", "attention", "entropies", *ENGINE_SEARCH_OPTIONS}
+"""Which `search`, `search_options` and `details` become."""
+NEEDED = {"search_options": {"search": "sample"}}
+"""What an option of the engine needs besides itself."""
 NUMBERS = [option for option in OPTIONS.values() if option.kind in ("whole", "number")]
 
 
@@ -156,7 +168,7 @@ def test_a_file_has_its_options_and_refuses_the_others_by_name(by_file: nmt.Tran
         value: Any = option.only["file"][0] if "file" in option.only else request(option)
         value = terms if value == terms.name else False if option.name == "replace_unknown" else value
         if "file" in option.doors:
-            by_file.translate([], **{option.name: value})
+            by_file.translate([], **{**NEEDED.get(option.name, {}), option.name: value})
         else:
             with pytest.raises(
                 nmt.ConfigError, match=rf"^{option.name}: .*(does not have|number format|not an option)"
@@ -164,7 +176,7 @@ def test_a_file_has_its_options_and_refuses_the_others_by_name(by_file: nmt.Tran
                 by_file.translate("A dog.", **{option.name: value})
             for nothing in option.asks_nothing if option.is_key and option.name != "precision" else ():
                 by_file.translate([], **{option.name: nothing})
-    for name, value in (("search", "sample"), ("details", ["heads"]), ("shortlist", "words.txt")):
+    for name, value in (("search", "mbr"), ("details", ["heads"]), ("shortlist", "words.txt")):
         with pytest.raises(nmt.ConfigError, match=f"^{name}: "):
             by_file.translate([], **{name: value})  # type: ignore[call-overload]
 
@@ -187,7 +199,7 @@ def test_nmt_light_has_its_options_and_refuses_the_others_by_name(
         for option in OPTIONS.values():
             value = option.only["light"][0] if "light" in option.only else request(option)
             if "light" in option.doors:
-                own.translate([], **{option.name: value})
+                own.translate([], **{**NEEDED.get(option.name, {}), option.name: value})
             else:
                 with pytest.raises(EngineError, match=f"^{option.name}: the engine does not have it"):
                     own.translate([], **{option.name: value})
@@ -216,7 +228,9 @@ def test_the_options_in_c_are_those_of_the_table_with_its_ranges(exported: Expor
     script = (REPOSITORY / "nmt/light/web/engine.js").read_text(encoding="utf-8")
     (without,) = re.findall(r"const WITHOUT = (\[.*?\]);", script)
     wishes = [option.name for option in options_of("browser") if option.kind in ("text", "phrases")]
-    assert set(engine.names) - set(json.loads(without)) - {"attention"} == names("browser") - {*wishes}
+    searched = {*wishes, "search", "search_options"}
+    assert set(engine.names) - set(json.loads(without)) - OF_THE_ENGINE == names("browser") - searched
+    assert set(re.findall(r"(\w+): \{", *re.findall(r"const SEARCHES = \{(.*)\};", script))) == {*ENGINE_SEARCHES}
     (asked,) = re.findall(r"const ASKED = (\[.*?\]);", script)
     assert json.loads(asked) == [*binding.TEXTS] and set(binding.TEXTS) == {"text", *wishes}
 

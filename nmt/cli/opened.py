@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.cli.arguments import DECODING, given, option_of, overridden
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, counted
 from nmt.interop.engine.opened import are_engine_files
 from nmt.interop.run_layout import LongestSource
 from nmt.library.light import EngineFiles, lacking
@@ -85,6 +85,8 @@ def open_models(arguments: argparse.Namespace, work: Work) -> Opened:
     names = listed if len(arguments.models) == 1 else f"an ensemble of {len(arguments.models)} models ({listed})"
     search = "" if arguments.search in (None, "auto") else f"search {arguments.search}, "
     size = f"beam {chosen.get('beam_size', files.beam_size)}"
+    if arguments.search == "sample":
+        size = f"{counted(arguments.n_best or 1, 'sample')} a line"
     return Opened(
         translate,
         arguments.n_best or 1,

@@ -13,7 +13,6 @@ from torch import Tensor
 from nmt.data import EOS, PAD, UNK, Tokenizer, batch_lines, pad, restore_order
 from nmt.data.text import windows
 from nmt.language_models.model import LanguageModel, States
-from nmt.search.reading import LineScore
 
 LINES = 2000
 """Lines that are encoded together."""
@@ -21,6 +20,21 @@ STEPS = 256
 """Words that are read at once, without a gradient."""
 FOLLOWED = 5
 """Words after which dynamic evaluation adapts the weights."""
+
+
+@dataclass(frozen=True)
+class LineScore:
+    """The models' score of one line."""
+
+    log_probs: list[float]
+    """Log-probability of each token given the tokens before it; the last one is the end of the line."""
+    unknown: int
+    """Tokens that are not in the vocabulary; they are scored as unknown words."""
+
+    @property
+    def mean_nll(self) -> float:
+        """Nats per token."""
+        return -sum(self.log_probs) / len(self.log_probs)
 
 
 class Dynamic(NamedTuple):

@@ -80,10 +80,11 @@ class Keeper:
                 asked.append(Asked("", "" if number else request.prefix, request.forbidden))
                 owners.append(request)
         try:
-            found = self._translator.found_ids(ids, asked, **{**options, "details": ("attention",)})
+            wanted = ("attention", *(name for name in details if name == "entropies"))
+            found = self._translator.found_ids(ids, asked, **{**options, "details": wanted})
         except EngineError as error:
             raise of_line(error, owners) from None
-        read = iter([_read(found, number) for number in range(len(ids))])
+        read = iter([_read(found, number, entropies="entropies" in details) for number in range(len(ids))])
         translations = []
         for place, request in enumerate(requests):
             if place not in sources:
@@ -107,7 +108,7 @@ def _lines_of(card: dict[str, Any]) -> Lines:
     )
 
 
-def _read(found: Results, number: int) -> tuple[list[Hypothesis], list[Reading]]:
+def _read(found: Results, number: int, *, entropies: bool) -> tuple[list[Hypothesis], list[Reading]]:
     """The hypotheses of a sentence, none where none is finite, and how the model has read them."""
     hypotheses, readings = [], []
     for i in range(found.translations(number)):
@@ -115,5 +116,6 @@ def _read(found: Results, number: int) -> tuple[list[Hypothesis], list[Reading]]
         if score > -math.inf or math.isnan(score):
             has_ended = ids[-1:] == [EOS]
             hypotheses.append(Hypothesis(ids[:-1] if has_ended else ids, score, has_ended=has_ended))
-            readings.append(Reading(found.log_probs(number, i, 0), torch.tensor(found.attention(number, i, 0))))
+            reading = Reading(found.log_probs(number, i, 0), torch.tensor(found.attention(number, i, 0)))
+            readings.append(reading._replace(entropies=found.entropies(number, i, 0)) if entropies else reading)
     return hypotheses, readings

@@ -106,7 +106,7 @@ class EngineFiles(Translator):
         kept = [name for name in KEPT if taken.pop(name, OPTIONS[name].default) not in (False, None, NONE)]
         is_greedy = taken.get("search") == "greedy"
         n_best, beam = taken.get("n_best", 1), taken.get("beam_size", 1 if is_greedy else self.beam_size)
-        is_widened = type(n_best) is int and type(beam) is int and n_best > beam > 0
+        is_widened = type(n_best) is int and type(beam) is int and n_best > beam > 0 and taken.get("search") != "sample"
         if is_widened and is_greedy:
             raise ConfigError(f"{named('n_best')} {n_best}: search 'greedy' finds at most 1 per sentence")
         if is_widened:

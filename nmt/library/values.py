@@ -4,40 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
-from nmt.errors import ConfigError, refused, shown
+from nmt.errors import ConfigError, refused
 from nmt.light.options import OPTIONS
 from nmt.light.results import Hypothesis, PairScore, Result
 from nmt.search.values import DETAILS, Details, check_details
-from nmt.search.values import Request as Asked
+from nmt.search.values import Request as Request
 
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
     Numbers = NDArray[float32]
-
-
-@dataclass(frozen=True)
-class Request(Asked):
-    """A sentence, and what its translation must begin with, must contain and must not contain.
-
-    `prefix`: with a space at its end its last word is complete. `required`, `forbidden`: phrases; any list of strings,
-    or one string.
-    """
-
-    def __post_init__(self) -> None:
-        for name in ("text", "prefix"):
-            if not isinstance(getattr(self, name), str):
-                raise TypeError(f"{name} must be a string, not {shown(getattr(self, name))}")
-        for name in ("required", "forbidden"):
-            given: object = getattr(self, name)
-            phrases = (given,) if isinstance(given, str) else given
-            if not isinstance(phrases, tuple | list) or not all(isinstance(phrase, str) for phrase in phrases):
-                raise TypeError(f"{name} must be a string or a list of strings, not {shown(given)}")
-            object.__setattr__(self, name, tuple(phrases))
 
 
 WISHES = ("prefix", "required", "forbidden")

@@ -54,6 +54,7 @@ _FUNCTIONS: Final = {
     "nmt_source_ids": (POINTER(c_int32), [c_void_p, c_size_t, c_size_t, POINTER(c_size_t)]),
     "nmt_ids": (POINTER(c_int32), [c_void_p, c_size_t, c_size_t, c_size_t, POINTER(c_size_t)]),
     "nmt_log_probs": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
+    "nmt_entropies": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
     "nmt_attention": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
     "nmt_piece": (c_void_p, [c_void_p, c_int32, c_int32, POINTER(c_size_t)]),
     "nmt_language": (c_int32, [c_void_p, c_int32]),
@@ -381,6 +382,10 @@ class Results(NotCopied):
         """The log-probability of each token."""
         count = len(self.ids(line, i, part))
         return self._code.nmt_log_probs(self._handle, line, i, part)[:count]
+
+    def entropies(self, line: int, i: int, part: int) -> list[float]:
+        """The entropy of the distribution of each token, where it was asked for."""
+        return self._code.nmt_entropies(self._handle, line, i, part)[: len(self.ids(line, i, part))]
 
     def attention(self, line: int, i: int, part: int) -> list[list[float]]:
         """[tokens of the translation][tokens of the source], where it was asked for."""

@@ -116,7 +116,8 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="LIST",
         type=_details,
         default=(),
-        help="extra keys of --format jsonl, separated by commas: tokens, scores (of the tokens), attention, alignment",
+        help="extra keys of --format jsonl, separated by commas: tokens, scores (of the tokens), entropies (of their "
+        "distributions), attention, alignment",
     )
     add(
         "--alignment",
@@ -165,6 +166,12 @@ def _add(group: Any, option: Option) -> None:
         choices = option.only.get("light", option.choices)
         group.add_argument(command_option(option.name), choices=choices, help=option.meaning)
         return
+    if option.kind == "pairs":
+        name = command_option(option.name)
+        group.add_argument(
+            name, dest=option.name, metavar=option.metavar, action="append", type=_pair, help=option.meaning
+        )
+        return
     help = option.help + (f", {option.least} to {option.engine_most}" if option.name == "beam_size" else "")
     help += " (default: 1); a smaller beam is widened" if option.name == "n_best" else ""
     kinds = {"number": (float, "a number"), "language": (str, "a code")}
@@ -189,6 +196,15 @@ class Refused(argparse.Action):
         """End with an error."""
         instead = "; --no-shortlist switches the file's own off" if self.dest == "shortlist" else ""
         parser.error(f"{self.option_strings[0]}: nmt-light does not have it; use nmt-translate with the run{instead}")
+
+
+def _pair(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        return name, float(value) if "." in value or "e" in value else int(value)
+    except ValueError:
+        problem = f"{text!r} must be KEY=VALUE, such as temperature=0.7"
+        raise argparse.ArgumentTypeError(problem) from None
 
 
 def _details(text: str) -> tuple[str, ...]:
@@ -330,6 +346,10 @@ def _with_wishes(
 def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
     """The model, and the options of its search, which are checked; UsageError for options that it does not accept."""
     options = {option.name: getattr(arguments, option.name) for option in SETTINGS}
+    pairs = options["search_options"] or ()
+    options["search_options"] = dict(pairs)
+    if len(options["search_options"]) < len(pairs):
+        raise UsageError("--search-option: an option is given twice")
     details = (*arguments.details, "alignment") if arguments.alignment else arguments.details
     options |= {"scores": arguments.format != "text", "details": details, "shortlist": not arguments.no_shortlist}
     if arguments.threads is None:
@@ -350,9 +370,11 @@ def _described(models: Sequence[str], translator: Translator, options: dict[str,
     name = models[0] if len(models) == 1 else f"{len(models)} models"
     beam = translator.beam_size(**options)
     search = "greedy" if beam is None else f"beam {beam}"
+    if options["search"] == "sample":
+        search = f"{counted(options['n_best'] or 1, 'sample')} a line"
     text = f"{name}, {search}, {translator.kernels}, {counted(options['threads'], 'thread')}"
     narrow, n_best = options["beam_size"] or translator.defaults.beam_size, options["n_best"] or 1
-    if n_best > narrow:
+    if n_best > narrow and options["search"] != "sample":
         text = f"--n-best {n_best} widens the beam from {narrow} to {n_best}\nnmt-light: {text}"
     return f"{text}\nnmt-light: type a line for its translation; Ctrl-D ends" if typed else text
 

@@ -30,9 +30,9 @@ MOST: Final = 10**15
 """Largest number where none is given."""
 STRONGEST: Final = 10
 """Largest penalty, or weight of one; scores of long sentences underflow far above it."""
-ENGINE_SEARCHES: Final = (AUTO, "beam", "greedy")
+ENGINE_SEARCHES: Final = (AUTO, "beam", "greedy", "sample")
 """Searches of the engine."""
-ENGINE_DETAILS: Final = ("tokens", "scores", "attention", "alignment")
+ENGINE_DETAILS: Final = ("tokens", "scores", "entropies", "attention", "alignment")
 """Details of a translation that the engine knows."""
 TORCH: Final = ("run", "folder")
 ENGINE: Final = ("file", "light", "browser")
@@ -149,13 +149,13 @@ OPTIONS: Final = {
         "name", "auto: greedy for a beam size of 1, else beam",
         "In a configuration `greedy` needs a `beam_size` of 1.", default=AUTO, metavar="NAME",
         choices=("beam", "greedy", "sample", "noisy_beam", "diverse_beam", "mbr"),
-        doors=(*TORCH, "file", "light", "server", "onnx"), only={"file": ENGINE_SEARCHES, "light": ENGINE_SEARCHES},
+        doors=(*TORCH, *ENGINE, "server", "onnx"), only=dict.fromkeys(ENGINE, ENGINE_SEARCHES),
     ),
     "search_options": Option(
         "pairs", "option of the search, such as temperature=0.7; repeatable",
         "In a configuration a mapping; [the searches and their options](configuration.md#searches-"
-        "decodingsearch_options).",
-        default={}, metavar="KEY=VALUE", doors=TORCH,
+        "decodingsearch_options). The engine has those of `sample` alone.",
+        default={}, metavar="KEY=VALUE", doors=(*TORCH, *ENGINE),
     ),
     "beam_size": Option(
         "whole", "hypotheses kept per sentence", default=4, least=1, most=10000, engine_most=1000, unit="hypotheses",
@@ -326,7 +326,14 @@ OPTIONS: Final = {
     ),
 }  # fmt: skip
 """All options by name, in the order of documentation and --help."""
-for _name, _option in OPTIONS.items():
+ENGINE_SEARCH_OPTIONS: Final = {
+    "temperature": Option("number", "what logits are divided by", default=1.0, least=0.0001, most=10000),
+    "top_k": Option("whole", "draw among so many words", default=0, most=2**31 - 1),
+    "top_p": Option("number", "draw among words of this probability together", default=1.0, least=0.0001, most=1),
+    "seed": Option("whole", "seed of the samples", default=1, least=-(2**31), most=2**31 - 1),
+}
+"""`search_options` of the engine for samples; its options have these names."""
+for _name, _option in (*OPTIONS.items(), *ENGINE_SEARCH_OPTIONS.items()):
     _option.name = _name
 
 

@@ -56,11 +56,11 @@ class Hypothesis:
     """With `details=["alignment"]`: pairs of a word of the source and one of `text`, from 0."""
     token_entropies: tuple[float, ...] | None = field(default=None, repr=False)
     """With `details=["entropies"]`: the entropy in nats of the distribution that each token is from, over the words
-    of a shortlist where there is one. By `nmt.load` of a run or a folder alone; the same for `heads`."""
+    of a shortlist where there is one."""
     heads_of_parts: tuple[dict[str, Any], ...] | None = field(default=None, repr=False, compare=False)
-    """With `details=["heads"]`: of each part the attention of each attending layer by its name, arrays of NumPy
-    [heads, T, S]; the mean over all heads of all layers is the attention. In an ensemble, names begin with the number
-    of the model: `0.`."""
+    """With `details=["heads"]`, by `nmt.load` of a run or a folder alone: of each part the attention of each attending
+    layer by its name, arrays of NumPy [heads, T, S]; the mean over all heads of all layers is the attention. In an
+    ensemble, names begin with the number of the model: `0.`."""
 
     @cached_property
     def attention(self) -> Any:
@@ -229,18 +229,23 @@ def _hypothesis(
     score = found.score(place, i)
     parts = range(len(sources)) if score > -math.inf or math.isnan(score) else range(0)
     tokens = [found.ids(place, i, part) for part in parts] if details else []
-    scores = [value for part in parts for value in found.log_probs(place, i, part)] if "scores" in details else []
+    of_tokens = {"scores": found.log_probs, "entropies": found.entropies}
+    told = {
+        name: tuple(value for part in parts for value in read(place, i, part)) if name in details else None
+        for name, read in of_tokens.items()
+    }
     wanted = not {"attention", "alignment"}.isdisjoint(details)
     attention = [found.attention(place, i, part) for part in parts] if wanted else []
     return Hypothesis(
         text,
         score,
         tuple(_pieces(model, tokens, target=True)) if "tokens" in details else None,
-        tuple(scores) if "scores" in details else None,
+        told["scores"],
         tuple(attention) if "attention" in details else None,
         _alignment(attention, _words(model, sources, line, target=False), _words(model, tokens, text, target=True))
         if "alignment" in details
         else None,
+        told["entropies"],
     )
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 
 from .binding import Library, NotCopied
 from .errors import ArgumentError, EngineError, PlaceError, refused
-from .options import ENGINE_DETAILS, ENGINE_SEARCHES, NONE, OPTIONS, names_of, options_of
+from .options import ENGINE_DETAILS, ENGINE_SEARCH_OPTIONS, ENGINE_SEARCHES, NONE, OPTIONS, names_of, options_of
 from .pretrained import located
 
 TYPE_CHECKING = False
@@ -204,8 +204,10 @@ class Translator(NotCopied):
         return scores[0] if is_one else scores
 
     def beam_size(self, **options: Any) -> int | None:
-        """Hypotheses that a search with these options keeps; None for greedy search."""
+        """Hypotheses that a search with these options keeps, or samples; None for greedy search."""
         chosen = self._options(options)[0]
+        if chosen.sample:
+            return int(chosen.n_best)
         return chosen.beam_size if chosen.beam_size > 1 or chosen.beam_of_one else None
 
     def close(self) -> None:
@@ -243,6 +245,8 @@ class Translator(NotCopied):
             elif name == "search":
                 if value not in ENGINE_SEARCHES:
                     raise EngineError(refused("search", value, ", ".join(ENGINE_SEARCHES), problem="is not known"))
+            elif name == "search_options":
+                changed |= _search_options(value, samples=given.get("search") == "sample")
             elif name == "target_language" and value != NONE:
                 languages = self.languages
                 if value not in languages:
@@ -255,8 +259,8 @@ class Translator(NotCopied):
                 raise EngineError(f"details: {unknown_detail(name)}")
         search = given.get("search") or "auto"
         changed = {**({"beam_size": 1} if search == "greedy" else {}), **changed}
-        options = self._defaults._replace(**changed)
-        if options.n_best > options.beam_size:
+        options = self._defaults._replace(sample=search == "sample", **changed)
+        if options.n_best > options.beam_size and not options.sample:
             if search == "greedy":
                 raise EngineError(f"n_best: {options.n_best} are too many: search 'greedy' finds 1 per sentence")
             options = options._replace(beam_size=options.n_best)
@@ -264,7 +268,8 @@ class Translator(NotCopied):
             raise EngineError(f"search: 'greedy' follows one hypothesis: beam_size must be 1, not {options.beam_size}")
         _asked([b""] if usual else [], usual)
         attention = not {"attention", "alignment"}.isdisjoint(details)
-        return options._replace(beam_of_one=search == "beam", attention=attention), details, usual
+        told = {"attention": attention, "entropies": "entropies" in details}
+        return options._replace(beam_of_one=search == "beam", **told), details, usual
 
     def parts(self, lines: Sequence[str], **options: Any) -> list[list[int]]:
         """The source tokens of each part in which each line would be translated; options are those of `translate`."""
@@ -347,6 +352,24 @@ def _value(option: Option, value: object) -> Any:
     if isinstance(value, bool) or not isinstance(value, kinds) or not option.least <= value <= option.engine_most:
         raise EngineError(refused(option.name, value, f"{option.least:,} to {option.engine_most:,}"))
     return value
+
+
+def _search_options(given: object, *, samples: bool) -> dict[str, Any]:
+    """The engine's options that the value of `search_options` sets."""
+    if not isinstance(given, dict):
+        raise ArgumentError(f"search_options must be a dictionary, not {type(given).__name__}")
+    found = {}
+    for name, value in given.items():
+        if name not in ENGINE_SEARCH_OPTIONS:
+            allowed = ", ".join(ENGINE_SEARCH_OPTIONS)
+            raise EngineError(f"search_options: {refused(name, value, allowed, problem='is not an option')}")
+        if not samples:
+            raise EngineError(f"search_options: {name}: only the search 'sample' has it")
+        try:
+            found[name] = _value(ENGINE_SEARCH_OPTIONS[name], value)
+        except EngineError as error:
+            raise EngineError(f"search_options: {error}") from None
+    return found
 
 
 def _listed(lines: object, name: str = "text") -> Sequence[Any]:

@@ -1,1 +1,1 @@
-"""Losses, optimizers and schedules of the literature besides those that recipes here begin with."""
+"""Losses, optimizers and schedules besides those that recipes here begin with; means of checkpoints."""

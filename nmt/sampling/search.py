@@ -12,7 +12,6 @@ feature of its own, so that the matches of all pairs are one product of matrices
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -283,13 +282,11 @@ class NoisyBeamSearch(BeamSearch):
 
 
 def keys_of(source: Tensor, *, seed: int) -> Tensor:
-    """A number [B] of 64 bits for each sentence of source [B, S], from its ids and a seed."""
-    keys = []
-    for row in source.tolist():
-        words = [token for token in row if token != PAD]
-        digest = hashlib.blake2b(repr((seed, words)).encode(), digest_size=8).digest()
-        keys.append(int.from_bytes(digest, "little", signed=True))
-    return torch.tensor(keys, dtype=torch.int64, device=source.device)
+    """A number [B] of 64 bits for each sentence of source [B, S], from a seed and its ids, as in the engine."""
+    keys = torch.full((len(source),), _signed(seed % (1 << 64)))
+    for tokens in source.cpu().unbind(1):
+        keys = torch.where(tokens == PAD, keys, mixed(keys, tokens))
+    return keys.to(source.device)
 
 
 def mixed(keys: Tensor, *numbers: int | Tensor) -> Tensor:

@@ -39,8 +39,8 @@ from nmt.search.values import WINDOW
 if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
     from nmt.interop.run_layout import LongestSource
+    from nmt.language_models.scoring import LineScore
     from nmt.ranking.n_best import Entry
-    from nmt.search.reading import LineScore
 
 BATCH_TOKENS = 4096
 """Tokens per batch if neither option nor configuration gives a number: the logits of a batch are in memory at once."""

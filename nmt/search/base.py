@@ -8,25 +8,24 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar, final
 
 import torch
 from torch import Tensor
 
 from nmt.config.options import component_options
 from nmt.data.vocabulary import EOS, PAD, UNK
-from nmt.errors import ConfigError, SettingError
+from nmt.errors import SettingError
 from nmt.light.options import OPTIONS
 from nmt.ops.matrices.best_words import Choice
 from nmt.ops.recurrence import next_size
 from nmt.registry import SEARCHES, NoOptions
-from nmt.search.ruled import RuledModel, SearchModel, SearchState
+from nmt.search.ruled import RuledModel
 from nmt.search.values import FIRST_EOS_PENALTY, Hypothesis, cut
 
 if TYPE_CHECKING:
     from nmt.config.schema import DecodingConfig
 
-S = TypeVar("S", bound=SearchState)
 N = TypeVar("N", float, Tensor)
 
 
@@ -235,37 +234,6 @@ class Path(NamedTuple):
     def select(self, rows: Tensor) -> Path:
         """Some of the sentences."""
         return Path(*(field.index_select(0, rows) for field in self))
-
-
-@torch.inference_mode()
-def greedy_search(
-    model: SearchModel[S],
-    source: Tensor,
-    *,
-    length_penalty: float,
-    max_length_offset: int,
-    beam_size: int = 1,
-    n_best: int | None = None,
-    scores: bool = True,
-) -> list[list[Hypothesis]]:
-    """Follow the most probable token until the end symbol, for a batch of sentences.
-
-    Not the same as a beam of one: Zero's beam of one keeps a finished hypothesis and continues the best unfinished one
-    as long as that could still be better. Greedy search ends at its first end symbol. Limits, first step and scores are
-    those of `beam_search`; sentences that have ended leave the batch; the padding symbol is never chosen.
-
-    Args:
-        model, source, length_penalty, max_length_offset: as in `beam_search`.
-        beam_size, n_best: part of the common signature; must be 1, else ConfigError.
-        scores: without them all scores are NaN, and the logits need not be normalised.
-
-    Returns:
-        For each sentence a list of one hypothesis.
-    """
-    if beam_size != 1 or n_best not in (None, 1):
-        raise ConfigError(f"greedy search has one hypothesis, not beam_size {beam_size} and n_best {n_best}")
-    settings = Settings(length_penalty=length_penalty, max_length_offset=max_length_offset, scores=scores)
-    return GreedySearch().found(cast("Any", model), source, settings)
 
 
 @SEARCHES.register("greedy")

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.data.vocabulary import EOS, PAD
-from nmt.errors import ConfigError, refused
 from nmt.ops.matrices.best_words import BestWords, Choice
 from nmt.registry import CONSTRAINED_SEARCHES, SEARCHES
 from nmt.search.base import LENGTHS, Search, Settings, limits_of, rows_to_keep
@@ -41,59 +40,6 @@ class Beam(NamedTuple):
     def select(self, rows: Tensor) -> Beam:
         """The beam of some of its sentences [B']."""
         return Beam(*(field.index_select(0, rows) for field in self))
-
-
-@torch.inference_mode()
-def beam_search(
-    model: SearchModel[S],
-    source: Tensor,
-    *,
-    beam_size: int,
-    length_penalty: float,
-    max_length_offset: int,
-    stopping: Stopping = "sentence",
-    n_best: int | None = None,
-    coverage_penalty: float = 0.0,
-) -> list[list[Hypothesis]]:
-    """Search the best translations of a batch, with Zero's candidates, scores and stopping rule.
-
-    A sentence of n tokens (EOS counted) gets at most L = n + max_length_offset tokens. It is finished after L steps, or
-    when its worst finished hypothesis is better than the best score that the best alive one could still reach:
-    log-probability / ((5 + L) / 6) ** alpha. If nothing has finished by then, the alive hypotheses are the result. A
-    hypothesis with a NaN or infinite log-probability is dropped.
-
-    stopping="sentence" gives each sentence exactly Zero's result for a batch of this sentence alone, whatever else is
-    in the batch; finished sentences leave the batch. The one difference: PAD is never generated (its probability is not
-    given to the others). stopping="batch" is Zero's joint rule: all sentences continue until all are finished,
-    sentences that reach their own L earlier are cut there, and PAD may be generated. It exists for comparison.
-
-    Args:
-        model: anything with `start` and `best`; must be in evaluation mode.
-        source: ids [B, S], each row ending with EOS and filled with PAD.
-        beam_size: K >= 1.
-        length_penalty: alpha of the score, log-probability / ((5 + length) / 6) ** alpha, EOS counted.
-        max_length_offset: tokens that a translation may have more than its source.
-        stopping: see above.
-        n_best: hypotheses returned for each sentence; default K.
-        coverage_penalty: beta; the penalty by `CoveringModel` is added to the scores of finished hypotheses, and of
-            hypotheses cut by their limit. Alive ones are ranked without it. The model must have its `attending_step`
-            then.
-
-    Returns:
-        For each sentence its hypotheses, best first, ids cut before the first EOS or PAD. There can be fewer than
-        n_best (empty slots are left out), but there is always one; if none has a finite score, it is marked by
-        `is_finite`.
-    """
-    if stopping not in ("sentence", "batch"):
-        raise ConfigError(refused("stopping", stopping, ("sentence", "batch")))
-    settings = Settings(
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        max_length_offset=max_length_offset,
-        n_best=n_best,
-        coverage_penalty=coverage_penalty,
-    )
-    return by_beam(model, source, settings, joint=stopping == "batch")
 
 
 class Groups:
@@ -124,7 +70,7 @@ def by_beam(
     joint: bool = False,
     way: Groups = TOGETHER,
 ) -> list[list[Hypothesis]]:
-    """`beam_search`; `joint` is Zero's rule for a batch."""
+    """What `nmt.search.beam_search` finds, which says more; `joint` is Zero's rule for a batch."""
     beam_size, n_best, groups = settings.beam_size, settings.n_best, way.count
     # A group is treated as a sentence with a smaller beam: B * G sentences, with the groups of one sentence adjacent.
     results: list[list[Hypothesis]] = [[]] * (source.shape[0] * groups)

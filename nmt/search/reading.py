@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -164,21 +163,6 @@ def attention_names(model: Seq2Seq, count: int) -> list[str]:
 def entropies_of(log_probs: Tensor) -> Tensor:
     """The entropies [...] of distributions of which these are the logarithms [..., V], in nats."""
     return torch.special.entr(log_probs.exp()).sum(-1)
-
-
-@dataclass(frozen=True)
-class LineScore:
-    """The models' score of one line."""
-
-    log_probs: list[float]
-    """Log-probability of each token given the tokens before it; the last one is the end of the line."""
-    unknown: int
-    """Tokens that are not in the vocabulary; they are scored as unknown words."""
-
-    @property
-    def mean_nll(self) -> float:
-        """Nats per token."""
-        return -sum(self.log_probs) / len(self.log_probs)
 
 
 def score_pairs(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from nmt.data.vocabulary import EOS, PAD
-from nmt.errors import ConfigError, DataError, refused
+from nmt.errors import ConfigError, DataError, refused, shown
 from nmt.light import results
 
 WINDOW = 2000
@@ -42,7 +42,7 @@ def cut(ids: list[int]) -> list[int]:
 class Request(results.Request):
     """A line, and what its translation must begin with, must contain and must not contain.
 
-    A line that is a plain `str` is a request without any wish.
+    `required`, `forbidden`: any list of strings, or one string. A plain `str` is a request without any wish.
     """
 
     required: tuple[str, ...] = ()
@@ -51,6 +51,17 @@ class Request(results.Request):
     """Phrases that the translation does not contain, as words or sequences of words."""
     where: str = field(default="", repr=False, compare=False)
     """What errors call this request, such as `FILE, line 3`; by default its text."""
+
+    def __post_init__(self) -> None:
+        for name in ("text", "prefix"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} must be a string, not {shown(getattr(self, name))}")
+        for name in ("required", "forbidden"):
+            given: object = getattr(self, name)
+            phrases = (given,) if isinstance(given, str) else given
+            if not isinstance(phrases, tuple | list) or not all(isinstance(phrase, str) for phrase in phrases):
+                raise TypeError(f"{name} must be a string or a list of strings, not {shown(given)}")
+            object.__setattr__(self, name, tuple(phrases))
 
     def error(self, message: str) -> DataError:
         """What is raised for a wish that cannot be granted."""

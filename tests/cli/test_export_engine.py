@@ -22,7 +22,7 @@ from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
 from nmt.light import Translator
 from nmt.models import build_model
-from nmt.search.base import greedy_search
+from nmt.search import greedy_search
 from nmt.search.shortlist import Shortlist
 from nmt.search.values import FIRST_EOS_PENALTY
 from tests.compiled import needed_engine

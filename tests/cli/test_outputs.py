@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import average, evaluate, export, translate
+from nmt.cli import evaluate, export, translate
 from nmt.corpora import command as data
 from nmt.light.errors import EngineError
 from nmt.light.output import Output, Written, descriptor_of
+from nmt.optimization import average
 from nmt.ranking import command as rank
 from nmt.synthetic import distill
 from tests.tiny_run import make_run

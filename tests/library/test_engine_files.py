@@ -26,7 +26,7 @@ from nmt.scoring import command as score
 from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported, make_exported
 
-DETAILS = ("tokens", "scores", "attention", "alignment")
+DETAILS = ("tokens", "scores", "entropies", "attention", "alignment")
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,9 @@ def check_equal(found: nmt.Result, wanted: nmt.Result) -> None:
     for own, other in zip(found.n_best, wanted.n_best, strict=True):
         assert (own.text, own.tokens, own.alignment) == (other.text, other.tokens, other.alignment)
         assert own.score == pytest.approx(other.score, abs=1e-3, nan_ok=True)
+        assert own.token_entropies == (
+            None if other.token_entropies is None else pytest.approx(other.token_entropies, abs=1e-3)
+        )
         assert own.token_scores == (None if other.token_scores is None else pytest.approx(other.token_scores, abs=1e-3))
         assert type(own.attention) is type(other.attention)
         if own.attention is not None:
@@ -83,6 +86,18 @@ def check_equal(found: nmt.Result, wanted: nmt.Result) -> None:
         {"no_repeat_ngram": 1, "beam_size": 1},
         {"coverage_penalty": 0.4, "n_best": 3, "details": DETAILS},
         {"coverage_penalty": 3, "max_length_offset": 0, "split_long": 4, "length_penalty": 0.0},
+        {"search": "sample", "details": DETAILS[:-1]},
+        {"search": "sample", "n_best": 7, "search_options": {"seed": -3, "temperature": 0.4}, "split_long": 4},
+        {"search": "sample", "n_best": 3, "search_options": {"top_k": 5}, "min_length": 2, "max_length_offset": 9},
+        {"search": "sample", "n_best": 4, "search_options": {"top_p": 0.3, "top_k": 20}, "no_repeat_ngram": 1},
+        {
+            "search": "sample",
+            "n_best": 2,
+            "repeat_penalty": 1.7,
+            "details": DETAILS[:-1],
+            "scores": False,
+            "beam_size": 1,
+        },
     ],
     ids=str,
 )
@@ -165,6 +180,10 @@ def test_placeholders_and_terms_are_where_the_run_puts_them(
         {"coverage_penalty": 0.4},
         {"prefix": True},
         {"forbidden": True},
+        {"prefix": True, "beam_size": 1},
+        {"search": "sample", "n_best": 2, "search_options": {"seed": 5}},
+        {"search": "sample", "search_options": {"temperature": 0.7, "top_k": 40, "top_p": 0.9}, "prefix": True},
+        {"details": ("entropies",), "max_length_offset": 20},
         {"placeholders": True},
         {"glossary": "terms.tsv"},
         {"score": True},
@@ -214,6 +233,10 @@ def test_a_thousand_lines_are_those_of_the_run(
     assert all(
         found == pytest.approx(wanted, abs=1e-3) for kept, (found, wanted) in zip(same, scores, strict=True) if kept
     )
+    for kept, one, other in zip(same, results, expected, strict=True):
+        assert not kept or one.token_entropies == (
+            None if other.token_entropies is None else pytest.approx(other.token_entropies, abs=1e-3)
+        )
     assert sum(same) >= 998 and [one.text for one in expected] != plain
 
 
@@ -268,8 +291,7 @@ def test_a_line_is_noted_only_if_it_is_longer_than_the_longest_in_training(
 
 
 NOT_THERE = {
-    "search": "sample",
-    "search_options": {"temperature": 0.5},
+    "search": "mbr",
     "ensemble_weights": [1.0],
     "ensemble_mean": "log_probabilities",
     "required": "x",
@@ -281,7 +303,7 @@ NOT_THERE = {
 
 def test_every_option_works_or_is_refused_by_name(by_file: nmt.Translator) -> None:
     tried = {option.name for option in options_of("file")}
-    assert set(Options.__annotations__) == {*NOT_THERE, *tried}
+    assert set(Options.__annotations__) == {*NOT_THERE, *tried} and "search" in tried
     for name, value in NOT_THERE.items():
         with pytest.raises(nmt.ConfigError) as caught:
             by_file.translate(LINES, **{name: value})  # type: ignore[arg-type]
@@ -310,6 +332,17 @@ def test_every_option_works_or_is_refused_by_name(by_file: nmt.Translator) -> No
         ),
         ({"min_length": 9}, "min_length must be 0 to 4, which a source of one word may have"),
         ({"search": "greedy", "n_best": 2}, "n_best 2: search 'greedy' finds at most 1 per sentence"),
+        (
+            {"search": "sample", "search_options": {"top_p": 2}},
+            "search_options: top_p: 2 is not allowed. Allowed: 0.0001 to",
+        ),
+        (
+            {"search": "sample", "search_options": {"to_k": 2}},
+            "search_options: to_k: 2 is not an option. Allowed: temper",
+        ),
+        ({"search_options": {"seed": 2}}, "search_options: seed: only the search 'sample' has it"),
+        ({"search_options": {"temperature": 2}}, "search_options: temperature: only the search 'sample' has it"),
+        ({"search": "sample", "coverage_penalty": 1}, "coverage_penalty: 'sample' search has none. Allowed: with beam"),
         ({"precision": "int8"}, "precision: "),
         ({"threads": 2}, "threads: is not an option."),
     ],
@@ -329,7 +362,7 @@ def test_a_wider_beam_for_n_best_is_logged_once(exported: Exported, caplog: pyte
 
 
 def test_looking_inside_is_refused(by_file: nmt.Translator) -> None:
-    for detail in ("entropies", "heads"):
+    for detail in ("heads",):
         with pytest.raises(
             nmt.ConfigError, match=f"details: {detail}: .*run.nmt is one file for the engine, which does"
         ):

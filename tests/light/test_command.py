@@ -148,6 +148,37 @@ def test_a_file_of_constraints_has_an_object_for_each_line(run: Any, engine: Pat
     assert code == 1 and f"{file}, line 1: prefix: is also given in {prefixes}, line 1; give one of the" in err
 
 
+def test_samples_and_entropies(run: Any, engine: Path, model: Path) -> None:
+    text = f"{ONE}\n{TWO} {ONE}\n".encode()
+    given = ("--search", "sample", "--n-best", 5, "--search-option", "seed=4", "--search-option", "top_p=0.9")
+    code, out, err = run(text, *given, "--format", "jsonl", "--with", "entropies,tokens")
+    assert code == 0 and "5 samples a line" in err.splitlines()[0] and "widens" not in err
+    found = [json.loads(line)["translations"] for line in out.splitlines()]
+    with Translator(model, library=engine) as translator:
+        options: dict[str, Any] = {"search": "sample", "n_best": 5, "details": ["entropies"]}
+        for seed, same in ((4, True), (5, False)):
+            results = translator.translate(
+                [ONE, f"{TWO} {ONE}"], search_options={"seed": seed, "top_p": 0.9}, **options
+            )
+            assert (
+                [[one.text for one in own.n_best] for own in results] == [[one["text"] for one in own] for own in found]
+            ) == same
+        assert translator.beam_size(search="sample", n_best=7, beam_size=2) == 7
+    assert all(len(one["token_entropies"]) == len(one["tokens"]) for own in found for one in own)
+    assert all(0 <= value < 10 for own in found for one in own for value in one["token_entropies"])
+    for arguments, said in (
+        (("--search-option", "seed"), "argument --search-option: 'seed' must be KEY=VALUE, such as temperature=0.7"),
+        (("--search-option", "seed=1"), "--search-option: seed: only the search 'sample' has it"),
+        (
+            ("--search", "sample", *("--search-option", "top_p=2")),
+            "--search-option: top_p: 2 is not allowed. Allowed: ",
+        ),
+        (("--search", "sample", *("--search-option", "seed=1") * 2), "--search-option: an option is given twice"),
+    ):
+        code, _, err = run(text, *arguments)
+        assert code == 2 and err.startswith(f"nmt-light: {said}") and err.count("\n") == 1
+
+
 def test_options_of_the_search_are_those_of_the_translator(run: Any, engine: Path, model: Path) -> None:
     text = "".join(f"{chr(0x4E00 + i % 12)}{chr(0x4E00 + 5 * i % 12)}\n" for i in range(40))
     with Translator(model, library=engine) as translator:

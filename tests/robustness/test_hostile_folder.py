@@ -15,9 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt.cli import average, convert, evaluate, train, translate
+from nmt.cli import convert, evaluate, train, translate
 from nmt.errors import CheckpointError, NmtError
 from nmt.interop import run_layout
+from nmt.optimization import average
 from nmt.run_check import command as check
 from nmt.run_check.check_run import check_run
 from nmt.scoring import command as score

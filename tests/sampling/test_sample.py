@@ -70,8 +70,8 @@ def exact(model: Any, options: SampleOptions, allowed: ALLOWED, *, limit: int) -
     [
         ({}, lambda ids: True, []),
         ({"temperature": 2.0, "seed": 3}, lambda ids: True, []),
-        ({"top_k": 2}, lambda ids: True, []),
-        ({"top_p": 0.6, "temperature": 1.5}, lambda ids: True, []),
+        ({"top_k": 2, "seed": 2}, lambda ids: True, []),
+        ({"top_p": 0.6, "temperature": 1.5, "seed": 2}, lambda ids: True, []),
         ({"top_k": 3, "top_p": 0.8}, lambda ids: True, []),
         ({}, lambda ids: at_least(2)(ids) and no_repeat(1)(ids), [MinimumLength(2), NoRepeatedNgrams(1)]),
     ],

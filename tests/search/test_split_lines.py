@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 import nmt
-from nmt.cli import average, evaluate, export, translate
+from nmt.cli import evaluate, export, translate
 from nmt.data.matching import is_in_text
 from nmt.data.sentences import splitter_of
 from nmt.errors import say_once
 from nmt.interop.run_layout import TrainingFacts, write_facts
 from nmt.light import Translator
+from nmt.optimization import average
 from nmt.scoring import command as score
 from tests.compiled import needed_engine
 from tests.tiny_run import make_run

@@ -9,10 +9,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from nmt.cli.average import main
 from nmt.errors import CheckpointError
 from nmt.interop import run_layout
 from nmt.interop.weights_file import weights_bytes
+from nmt.optimization.average import main
 from nmt.training.run_dir import average_weights
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import average, translate
+from nmt.cli import translate
 from nmt.config import load_saved
 from nmt.data import load_tokenizer
 from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
+from nmt.optimization import average
 from nmt.run_check import command as check
 from tests.tiny_training import nmt_train, training_state, write_config, write_corpus
 

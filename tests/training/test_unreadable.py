@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.cli import average, translate
+from nmt.cli import translate
 from nmt.data import corpus as encoded
 from nmt.data.prepare import _read_record as read_record
 from nmt.errors import CheckpointError, UnreadableError
+from nmt.optimization import average
 from nmt.run_check import command as check
 from nmt.training.run_dir import CheckpointStore
 from nmt.training.state import Ranking

@@ -27,7 +27,7 @@ from nmt.interop.export import Exported, check_range, read_for_export
 from nmt.interop.model_card import facts_for_tools, model_card
 from nmt.interop.model_dir import LoadedModel
 from nmt.interop.run_layout import check_no_part
-from nmt.light.options import ENGINE_SEARCHES, OPTIONS, Option, options_of
+from nmt.light.options import OPTIONS, Option, options_of
 
 PRECISIONS: Final[dict[Precision, str]] = {
     "int8": f"int8: matrices of {SMALLEST_INT8} columns or more with a scale for each row, all else fp32",
@@ -227,7 +227,7 @@ def numbers_of(decoding: DecodingConfig) -> Settings:
 def _unusual(decoding: DecodingConfig) -> Iterator[tuple[str, str, str]]:
     """Keys with values that the engine does not support, these values, and the allowed ones."""
     search = decoding.chosen_search
-    if search not in ENGINE_SEARCHES:
+    if search not in ("beam", "greedy"):
         yield "search", f"'{search}'", "beam, greedy"
     if search == "beam" and decoding.beam_size == 1:
         yield "search", "'beam' with a beam_size of 1", "greedy, or a wider beam"

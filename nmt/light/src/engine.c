@@ -98,6 +98,12 @@ static const option TABLE[] = {
     ROW(no_repeat_ngram, 0, INT32_MAX, 0),
     ROW(coverage_penalty, 0, 10, 0),
     ROW(target_language, 0, INT32_MAX, 0),
+    ROW(sample, 0, 1, 0),
+    ROW(temperature, 0.0001, 10000, 1),
+    ROW(top_k, 0, INT32_MAX, 0),
+    ROW(top_p, 0.0001, 1, 1),
+    ROW(seed, INT32_MIN, INT32_MAX, 1),
+    ROW(entropies, 0, 1, 0),
 };
 enum { COUNT = sizeof TABLE / sizeof *TABLE };
 
@@ -565,7 +571,7 @@ static void sort(sentence *all, size_t count) {
 /* Searches all parts by as many threads as the options say. False as searcher_run. */
 static bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
     work w = {.m = m, .set = o, .count = (i64)r->parts, .found = r->found};
-    w.rows = o->beam_size > ROWS || w.count == 1 ? o->beam_size : ROWS;
+    w.rows = rows_of(o) > ROWS || w.count == 1 ? rows_of(o) : ROWS;
     w.sentences = calloc(r->parts, sizeof *w.sentences);
     if (!w.sentences) return false;
     for (size_t i = 0, start = 0; i < r->parts; start = r->ends[i++].ids)
@@ -687,11 +693,12 @@ static bool join_lines(nmt_results *r) {
 static nmt_results *new_results(const nmt_model *m, size_t count, const nmt_options *o, char *problem, size_t room) {
     for (int i = 0; i < COUNT; i++)
         if (!is_allowed(&TABLE[i], value_of(o, &TABLE[i]), problem, room)) return NULL;
-    if ((uint64_t)o->beam_size * m->models[0]->set.target_size > INT32_MAX)
-        REFUSE("beam_size is too large for this vocabulary");
-    if (o->n_best > o->beam_size) REFUSE("n_best must be 1 to beam_size");
-    if (o->coverage_penalty > 0.0f && o->beam_size == 1 && !o->beam_of_one)
-        REFUSE("coverage_penalty: greedy search has none. Allowed: with beam search.");
+    const bool is_greedy = o->beam_size == 1 && !o->beam_of_one && !o->sample;
+    if ((uint64_t)rows_of(o) * m->models[0]->set.target_size > INT32_MAX)
+        REFUSE("%s is too large for this vocabulary", o->sample ? "n_best" : "beam_size");
+    if (o->n_best > rows_of(o)) REFUSE("n_best must be 1 to beam_size");
+    if (o->coverage_penalty > 0.0f && (is_greedy || o->sample))
+        REFUSE("coverage_penalty: %s search has none. Allowed: with beam search.", is_greedy ? "greedy" : "'sample'");
     for (int i = 0; o->coverage_penalty > 0.0f && i < m->count; i++)
         if (!m->models[i]->set.attentions) REFUSE("coverage_penalty: the model does not report its attention");
     const int reached = (int)(o->max_length_factor * 2.0f) + o->max_length_offset - 2;
@@ -817,7 +824,8 @@ nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const si
 nmt_results *nmt_score_pairs(nmt_model *m, const char *const *sources, const size_t *source_sizes,
                              const char *const *targets, const size_t *target_sizes, size_t count, const nmt_options *given,
                              char *problem, size_t room) {
-    nmt_options o = {.beam_size = 1, .n_best = 1, .threads = given->threads, .scores = 1, .repeat_penalty = 1.0f, .stop = given->stop};
+    nmt_options o = {.beam_size = 1, .n_best = 1, .threads = given->threads, .scores = 1, .repeat_penalty = 1.0f,
+                     .temperature = 1.0f, .top_p = 1.0f, .stop = given->stop};
     nmt_results *r = new_results(m, count, &o, problem, room);
     int32_t *ids = NULL;
     size_t id_room = 0;
@@ -886,6 +894,10 @@ const int32_t *nmt_ids(const nmt_results *r, size_t line, size_t i, size_t part,
 
 const float *nmt_log_probs(const nmt_results *r, size_t line, size_t i, size_t part) {
     return found_of(r, line, i, part)->log_probs;
+}
+
+const float *nmt_entropies(const nmt_results *r, size_t line, size_t i, size_t part) {
+    return found_of(r, line, i, part)->entropies;
 }
 
 const float *nmt_attention(const nmt_results *r, size_t line, size_t i, size_t part) {

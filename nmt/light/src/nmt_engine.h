@@ -39,6 +39,12 @@ typedef struct {
     int32_t no_repeat_ngram;   /* no sequence of so many tokens occurs twice in a translation; 0: no limit */
     float coverage_penalty;    /* weight of the penalty for source tokens without attention; of beam search */
     int32_t target_language;   /* id of the source token of a language (nmt_language), put before each line; 0: none */
+    int32_t sample;            /* n_best samples of each sentence, drawn word by word, in place of a beam or greedy search */
+    float temperature;         /* of samples, as all below: logits are divided by it before a word is drawn */
+    int32_t top_k;             /* draw among so many most probable words; 0: all */
+    float top_p;               /* and of these among the fewest that have this probability together */
+    int32_t seed;              /* the same line gets the same samples */
+    int32_t entropies;         /* whether those of the tokens' distributions are computed */
 
     /* Read before each step, unless null: another thread ends the call by a value other than 0. */
     const volatile int32_t *stop;
@@ -148,6 +154,9 @@ NMT_API const int32_t *nmt_source_ids(const nmt_results *, size_t line, size_t p
 /* Tokens of a translation of a part, the end symbol counted where it has one, and the log-probability of each. */
 NMT_API const int32_t *nmt_ids(const nmt_results *, size_t line, size_t i, size_t part, size_t *count);
 NMT_API const float *nmt_log_probs(const nmt_results *, size_t line, size_t i, size_t part);
+
+/* Where they were asked for, the entropy in nats of the distribution that each of these tokens is from. */
+NMT_API const float *nmt_entropies(const nmt_results *, size_t line, size_t i, size_t part);
 
 /* Where it was asked for, [tokens of the translation][tokens of the source], each row adding up to 1. */
 NMT_API const float *nmt_attention(const nmt_results *, size_t line, size_t i, size_t part);

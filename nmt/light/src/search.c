@@ -3,7 +3,7 @@
    is searched.
 
    Beam search is that of the original system, as nmt/search/beam.py describes it; greedy search that of
-   nmt/search/base.py. */
+   nmt/search/base.py, samples those of nmt/sampling/search.py. */
 
 #include "search.h"
 
@@ -33,11 +33,13 @@ typedef struct {
     int32_t token, parent; /* parent: -1 before the first token */
     int32_t attention;     /* the row of the attention with which it was predicted */
     float log_prob;
+    float entropy; /* of the distribution that it is from, if wanted */
 } node;
 
 typedef struct {
     float value; /* log-probability of those alive, score of the finished ones */
     int32_t node;
+    int32_t sample; /* its number */
 } ranked;
 
 typedef struct {
@@ -52,6 +54,7 @@ typedef struct {
     float *attention;   /* [attention_count][length] */
     size_t attention_count, attention_room;
     chosen_words words; /* of the shortlist */
+    uint64_t key;       /* of the random numbers */
     const wish *asked;
     bool *spells;       /* of the rest of the prefix */
     size_t spell_room;
@@ -70,6 +73,8 @@ struct searcher {
     i64 *from;    /* of each row of the next step, the row of this step that it continues */
     i64 *parents; /* of each alive hypothesis of one sentence the row within it that it continues */
     block covered; /* [length of the source] */
+    block weights; /* [vocabulary] of the words to draw from */
+    float *entropies; /* of the rows of one sentence, in this step */
     block logits, single, scratch; /* logits: [ROWS_AT_ONCE or the beam][vocabulary], of the mean and of one model */
     bool *seen;                    /* [vocabulary], false between calls */
     scored_id *best;
@@ -84,6 +89,7 @@ void found_clear(found_list *list) {
     for (i64 i = 0; i < list->count; i++) {
         free(list->best[i].ids);
         free(list->best[i].log_probs);
+        free(list->best[i].entropies);
         free(list->best[i].attention);
     }
     free(list->best);
@@ -159,11 +165,12 @@ searcher *searcher_open(const model *const *models, int count, const kernels *k,
     s->from = calloc((size_t)rows, sizeof *s->from);
     s->parents = calloc((size_t)rows, sizeof *s->parents);
     s->order = calloc((size_t)rows, sizeof *s->order);
+    s->entropies = calloc((size_t)rows, sizeof *s->entropies);
     s->seen = calloc(models[0]->set.target_size, sizeof *s->seen);
     s->best = calloc(2 * (size_t)rows, sizeof *s->best);
     s->next = calloc(2 * (size_t)rows, sizeof *s->next);
     bool fine = s->runners && s->all && s->alive && s->finished && s->now && s->from && s->parents && s->order &&
-                s->seen && s->best && s->next;
+                s->entropies && s->seen && s->best && s->next;
     for (int i = 0; fine && i < count; i++) fine = (s->runners[i] = runner_open(models[i], k, rows)) != NULL;
     if (fine) return s;
     searcher_close(s);
@@ -191,7 +198,8 @@ void searcher_close(searcher *s) {
     for (int i = 0; s->runners && i < s->count; i++) runner_close(s->runners[i]);
     rule_room_clear(&s->rules);
     void *const all[] = {s->history, s->runners, s->all, s->alive, s->finished, s->now, s->from, s->parents, s->order, s->seen, s->best,
-                         s->next, s->logits.values, s->single.values, s->scratch.values, s->covered.values, s};
+                         s->next, s->logits.values, s->single.values, s->scratch.values, s->covered.values, s->weights.values,
+                         s->entropies, s};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -200,6 +208,7 @@ static bool open_slots(searcher *s, i64 beam) {
     s->beam = beam, s->slots = s->rows / beam;
     size_t at_once = (size_t)rows_at_once(s), vocabulary = ((size_t)s->models[0]->set.target_size + 31) / 32 * 32;
     if (!renew(&s->logits, at_once, vocabulary) || (s->count > 1 && !renew(&s->single, at_once, vocabulary))) return false;
+    if (s->set->sample && !renew(&s->weights, 1, vocabulary)) return false;
     for (int m = 0; m < s->count; m++)
         if (!renew_scratch(&s->scratch, &s->models[m]->tensors[s->models[m]->set.table], (i64)at_once)) return false;
     for (i64 i = 0; i < s->slots; i++) {
@@ -213,7 +222,15 @@ static bool open_slots(searcher *s, i64 beam) {
 /* Whether the attention is kept: it is asked for, or scores depend on it. */
 static bool attends(const searcher *s) { return s->set->attention || s->set->coverage_penalty > 0.0f; }
 
-static bool is_greedy(const searcher *s) { return s->beam == 1 && !s->set->beam_of_one; }
+static bool is_greedy(const searcher *s) { return s->beam == 1 && !s->set->beam_of_one && !s->set->sample; }
+
+/* Another number from a number and a whole number: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). */
+static uint64_t mixed(uint64_t key, uint64_t number) {
+    key += (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    key = (key ^ key >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    key = (key ^ key >> 27) * UINT64_C(0x94d049bb133111eb);
+    return key ^ key >> 31;
+}
 
 /* ((5 + length) / 6) ^ alpha or length ^ alpha, the end symbol counted. */
 static double penalty_of(const searcher *s, i64 length) {
@@ -230,11 +247,13 @@ static bool begin(searcher *s, slot *own, const sentence *what, i64 row) {
     /* What it must begin with does not use up the limit. */
     if (own->asked && wish_tokens(own->asked) > own->limit) own->limit = s->set->max_length_offset + wish_tokens(own->asked);
     own->steps = 0, own->alive_count = 1, own->finished_count = 0, own->node_count = 0, own->attention_count = 0;
-    own->alive[0] = (ranked){0.0f, -1};
+    own->alive[0] = (ranked){0.0f, -1, 0};
     for (int m = 0; m < s->count; m++) {
         if (!runner_encode(s->runners[m], what->ids, what->length, &own->memories[m])) return false;
         runner_begin(s->runners[m], row);
     }
+    own->key = (uint64_t)(int64_t)s->set->seed;
+    for (i64 i = 0; i < what->length; i++) own->key = mixed(own->key, (uint64_t)what->ids[i]);
     own->words.count = 0;
     if (!renew(&s->covered, 1, (size_t)what->length)) return false;
     if (s->set->shortlist && s->models[0]->list.starts && !chosen_make(&own->words, s->models, s->count, what)) return false;
@@ -255,12 +274,14 @@ static bool write_down(const searcher *s, const slot *own, int32_t at, float sco
     *to = (found){.count = count - ended, .score = score, .ended = ended, .finite = finite};
     to->ids = calloc((size_t)count + 1, sizeof *to->ids);
     to->log_probs = calloc((size_t)count + 1, sizeof *to->log_probs);
+    if (s->set->entropies) to->entropies = calloc((size_t)count + 1, sizeof *to->entropies);
     if (s->set->attention) to->attention = calloc((size_t)count * width + 1, sizeof(float));
-    if (!to->ids || !to->log_probs || (s->set->attention && !to->attention)) return false;
+    if (!to->ids || !to->log_probs || (s->set->entropies && !to->entropies) || (s->set->attention && !to->attention)) return false;
     for (i64 place = count - 1; at >= 0; at = own->nodes[at].parent, place--) {
         const node *one = &own->nodes[at];
         to->ids[place] = one->token;
         to->log_probs[place] = one->log_prob - (one->parent >= 0 ? own->nodes[one->parent].log_prob : 0.0f);
+        if (to->entropies) to->entropies[place] = one->entropy;
         if (to->attention)
             memcpy(to->attention + (size_t)place * width, own->attention + (size_t)one->attention * width,
                    width * sizeof(float));
@@ -281,14 +302,29 @@ static float coverage(searcher *s, const slot *own, int32_t at, i64 row) {
     return s->set->coverage_penalty * sum;
 }
 
+/* Into the finished hypotheses, which are sorted and at most as many as the beam holds. */
+static void finish(const searcher *s, slot *own, float score, int32_t at) {
+    i64 place = own->finished_count;
+    if (place == s->beam && !(score > own->finished[place - 1].value)) return;
+    if (place < s->beam) own->finished_count++;
+    else
+        place--;
+    for (; place > 0 && score > own->finished[place - 1].value; place--)
+        own->finished[place] = own->finished[place - 1];
+    own->finished[place] = (ranked){score, at, 0};
+}
+
 static bool collect(searcher *s, slot *own, found_list *to) {
-    const ranked none = {-INFINITY, -1}; /* where no finite probability was left */
+    for (i64 i = 0; s->set->sample && i < own->alive_count; i++) /* samples that the limit has cut */
+        finish(s, own, own->alive[i].value / (float)penalty_of(s, own->steps), own->alive[i].node);
+    while (own->finished_count > 1 && !isfinite(own->finished[own->finished_count - 1].value)) own->finished_count--;
+    const ranked none = {-INFINITY, -1, 0}; /* where no finite probability was left */
     const ranked *best = own->finished_count ? own->finished : own->alive_count ? own->alive : &none;
     i64 count = own->finished_count ? own->finished_count : own->alive_count ? own->alive_count : 1;
     double penalty = own->finished_count ? 1.0 : penalty_of(s, own->steps);
     if (count > s->set->n_best) count = s->set->n_best;
     for (i64 i = 0; !own->finished_count && s->set->coverage_penalty > 0.0f && i < own->alive_count; i++) {
-        ranked one = {own->alive[i].value + (float)penalty * coverage(s, own, own->alive[i].node, -1), own->alive[i].node};
+        ranked one = {own->alive[i].value + (float)penalty * coverage(s, own, own->alive[i].node, -1), own->alive[i].node, 0};
         i64 at = i;
         for (; at > 0 && own->alive[at - 1].value < one.value; at--) own->alive[at] = own->alive[at - 1];
         own->alive[at] = one;
@@ -306,30 +342,19 @@ static bool collect(searcher *s, slot *own, found_list *to) {
 
 /* --- one step of a sentence --- */
 
-static bool add_node(slot *own, int32_t token, int32_t parent, int32_t attention, float log_prob) {
-    if (own->node_count >= INT32_MAX || !grown(&own->nodes, sizeof *own->nodes, &own->node_room, own->node_count + 1))
-        return false;
-    own->nodes[own->node_count++] = (node){token, parent, attention, log_prob};
-    return true;
-}
-
-/* Into the finished hypotheses, which are sorted and at most as many as the beam holds. */
-static void finish(const searcher *s, slot *own, float score, int32_t at) {
-    i64 place = own->finished_count;
-    if (place == s->beam && !(score > own->finished[place - 1].value)) return;
-    if (place < s->beam) own->finished_count++;
-    else
-        place--;
-    for (; place > 0 && score > own->finished[place - 1].value; place--)
-        own->finished[place] = own->finished[place - 1];
-    own->finished[place] = (ranked){score, at};
-}
-
 static int32_t id_of(const slot *own, i64 place) { return own->words.count ? own->words.ids[place] : (int32_t)place; }
 
 /* The attention of row i of the slot, which the step has just written. */
 static int32_t attention_row(const searcher *s, const slot *own, i64 row) {
     return attends(s) ? (int32_t)(own->attention_count - (size_t)own->alive_count + (size_t)row) : 0;
+}
+
+/* A token that continues row i of the slot. False where memory ends. */
+static bool add_node(const searcher *s, slot *own, i64 place, i64 row, float log_prob) {
+    if (own->node_count >= INT32_MAX || !grown(&own->nodes, sizeof *own->nodes, &own->node_room, own->node_count + 1))
+        return false;
+    own->nodes[own->node_count++] = (node){id_of(own, place), own->alive[row].node, attention_row(s, own, row), log_prob, s->entropies[row]};
+    return true;
 }
 
 static next_words words_of(const slot *own, float *logits, i64 count) {
@@ -360,19 +385,38 @@ static bool penalise_repeats(const searcher *s, const slot *own, int32_t last, f
     return true;
 }
 
-/* The most probable token, from the logits of the only row. */
-static bool advance_greedily(searcher *s, slot *own, float *logits, i64 words, bool normalised) {
+/* The entropy in nats of the distribution that logits describe. */
+static float entropy_of(const searcher *s, const float *x, i64 count) {
+    double sum, parts = 0.0;
+    float top = s->k->log_sum_parts(x, count, &sum);
+    for (i64 j = 0; j < count; j++)
+        if (x[j] > -INFINITY) parts += (double)(expf(x[j] - top) * (x[j] - top));
+    return (float)(log(sum) - parts / sum);
+}
+
+/* Makes of the logits of a row those to choose from; with *add they are log-probabilities of the hypothesis. False where
+   memory ends. */
+static bool prepare(searcher *s, slot *own, i64 row, float *logits, i64 words, bool normalised, float *add) {
     double sum = 1.0;
     float top = 0.0f;
-    normalised = !penalise_repeats(s, own, own->alive[0].node, logits, words) && normalised;
-    if (s->set->scores && !normalised) top = s->k->log_sum_parts(logits, words, &sum);
-    if (!keep_rules(s, own, own->alive[0].node, logits, words)) return false;
+    int32_t last = own->alive[row].node;
+    normalised = !penalise_repeats(s, own, last, logits, words) && normalised;
+    if (s->set->entropies) s->entropies[row] = entropy_of(s, logits, words);
+    if (!normalised && (s->set->scores || !is_greedy(s))) top = s->k->log_sum_parts(logits, words, &sum);
+    *add = (float)((double)own->alive[row].value - (double)top - log(sum));
+    if (!keep_rules(s, own, last, logits, words)) return false;
     logits[PAD] = -INFINITY;
     if (!own->steps && !(own->asked && own->asked->forced)) logits[EOS] -= FIRST_END_PENALTY;
+    return true;
+}
+
+/* The most probable token, from the logits of the only row. */
+static bool advance_greedily(searcher *s, slot *own, float *logits, i64 words, bool normalised) {
+    float add;
+    if (!prepare(s, own, 0, logits, words, normalised, &add)) return false;
     i64 best = s->k->first_maximum(logits, words);
-    float total = own->alive[0].value + (float)((double)(logits[best] - top) - log(sum));
-    if (!add_node(own, id_of(own, best), own->alive[0].node, attention_row(s, own, 0), total)) return false;
-    own->alive[0] = (ranked){total, (int32_t)own->node_count - 1};
+    if (!add_node(s, own, best, 0, logits[best] + add)) return false;
+    own->alive[0] = (ranked){logits[best] + add, (int32_t)own->node_count - 1, 0};
     s->parents[0] = 0;
     own->steps++;
     return true;
@@ -382,13 +426,8 @@ static bool advance_greedily(searcher *s, slot *own, float *logits, i64 words, b
 static bool advance_beam(searcher *s, slot *own, float *logits, i64 stride, i64 words, bool normalised) {
     i64 K = s->beam, count = 0, alive = 0;
     for (i64 row = 0; row < own->alive_count; row++, logits += stride) {
-        double sum = 1.0;
-        bool changed = penalise_repeats(s, own, own->alive[row].node, logits, words);
-        float top = normalised && !changed ? 0.0f : s->k->log_sum_parts(logits, words, &sum);
-        float add = (float)((double)own->alive[row].value - (double)top - log(sum));
-        if (!keep_rules(s, own, own->alive[row].node, logits, words)) return false;
-        logits[PAD] = -INFINITY;
-        if (!own->steps) logits[EOS] -= FIRST_END_PENALTY;
+        float add;
+        if (!prepare(s, own, row, logits, words, normalised, &add)) return false;
         count = s->k->add_best(logits, words, add, (int32_t)(row * words), s->best, count, 2 * K);
     }
     float penalty = (float)penalty_of(s, ++own->steps);
@@ -396,13 +435,83 @@ static bool advance_beam(searcher *s, slot *own, float *logits, i64 stride, i64 
         int32_t row = (int32_t)(s->best[i].id / words), token = id_of(own, s->best[i].id % words);
         float value = s->best[i].value;
         if (!isfinite(value) || (token != EOS && alive == K)) continue;
-        if (!add_node(own, token, own->alive[row].node, attention_row(s, own, row), value)) return false;
+        if (!add_node(s, own, s->best[i].id % words, row, value)) return false;
         int32_t at = (int32_t)own->node_count - 1;
         if (token == EOS)
             finish(s, own, value / penalty + coverage(s, own, own->alive[row].node, attention_row(s, own, row)), at);
         else
-            s->next[alive] = (ranked){value, at}, s->parents[alive++] = row;
+            s->next[alive] = (ranked){value, at, 0}, s->parents[alive++] = row;
     }
+    memcpy(own->alive, s->next, (size_t)alive * sizeof *s->next);
+    own->alive_count = alive;
+    return true;
+}
+
+/* What the weights, from 0 to 1, with these bits or greater ones have together, each counted as 1 or as itself. The bits
+   of such numbers have their order. */
+static double amount_from(const float *weights, i64 count, uint32_t least, bool as_one) {
+    double found = 0.0;
+    for (i64 j = 0; j < count; j++) {
+        uint32_t bits;
+        memcpy(&bits, &weights[j], sizeof bits);
+        if (bits >= least) found += as_one ? 1.0 : (double)weights[j];
+    }
+    return found;
+}
+
+/* Keeps the fewest of the largest weights that have an amount together, of equal ones the first. */
+static void keep_largest(float *weights, i64 count, double wanted, bool as_one) {
+    uint32_t least = 0, above = 0x3f800001; /* of the smallest that is kept, and more than 1 has */
+    while (above - least > 1) {
+        uint32_t middle = least + (above - least) / 2;
+        if (amount_from(weights, count, middle, as_one) >= wanted) least = middle;
+        else above = middle;
+    }
+    double before = amount_from(weights, count, above, as_one);
+    for (i64 j = 0; j < count; j++) {
+        uint32_t bits;
+        memcpy(&bits, &weights[j], sizeof bits);
+        if (bits > least) continue;
+        if (bits < least || before >= wanted) weights[j] = 0.0f;
+        else before += as_one ? 1.0 : (double)weights[j];
+    }
+}
+
+/* The weights of words in proportion to which one is drawn, and their sum. */
+static double weigh(searcher *s, const float *logits, i64 count) {
+    float *weights = s->weights.values, top = logits[s->k->first_maximum(logits, count)];
+    for (i64 j = 0; j < count; j++) weights[j] = expf((logits[j] - top) / s->set->temperature);
+    if (s->set->top_k && s->set->top_k < count) keep_largest(weights, count, s->set->top_k, true);
+    double sum = amount_from(weights, count, 0, false);
+    if (s->set->top_p >= 1.0f) return sum;
+    keep_largest(weights, count, (double)s->set->top_p * sum, false);
+    return amount_from(weights, count, 0, false);
+}
+
+/* A word for each sample, drawn by a random number that follows from the seed, the source, the number of the sample and
+   the step. At first all continue the only row. */
+static bool advance_samples(searcher *s, slot *own, float *logits, i64 stride, i64 words, bool normalised) {
+    i64 alive = 0, count = own->steps ? own->alive_count : s->beam;
+    double sum = 0.0;
+    float add = 0.0f;
+    for (i64 i = 0; i < count; i++) {
+        i64 row = own->steps ? i : 0, place = 0;
+        float *own_logits = logits + row * stride;
+        int32_t number = own->steps ? own->alive[i].sample : (int32_t)i;
+        if (row == i) {
+            if (!prepare(s, own, row, own_logits, words, normalised, &add)) return false;
+            sum = weigh(s, own_logits, words);
+        }
+        uint64_t bits = mixed(mixed(mixed(own->key, (uint64_t)number), (uint64_t)own->steps), 0);
+        double wanted = (double)(bits >> 11) * 0x1p-53 * sum, before = (double)s->weights.values[0];
+        while (place + 1 < words && !(before > wanted)) before += (double)s->weights.values[++place];
+        float value = own_logits[place] + add;
+        if (!add_node(s, own, place, row, value)) return false;
+        int32_t at = (int32_t)own->node_count - 1;
+        if (id_of(own, place) == EOS) finish(s, own, value / (float)penalty_of(s, own->steps + 1), at);
+        else s->next[alive] = (ranked){value, at, number}, s->parents[alive++] = row;
+    }
+    own->steps++;
     memcpy(own->alive, s->next, (size_t)alive * sizeof *s->next);
     own->alive_count = alive;
     return true;
@@ -411,6 +520,7 @@ static bool advance_beam(searcher *s, slot *own, float *logits, i64 stride, i64 
 /* Whether no further step is needed. */
 static bool is_done(const searcher *s, const slot *own) {
     if (own->steps >= own->limit || !own->alive_count) return true;
+    if (s->set->sample) return false;
     if (is_greedy(s)) return own->steps && own->nodes[own->alive[0].node].token == EOS;
     i64 wanted = s->set->n_best < s->beam ? s->set->n_best : s->beam;
     double possible = (double)own->alive[0].value / penalty_of(s, own->limit);
@@ -505,8 +615,9 @@ static bool step(searcher *s) {
             first = row, computed = row + many;
         }
         float *logits = s->logits.values + (row - first) * stride;
-        bool fine = is_greedy(s) ? advance_greedily(s, own, logits, words, s->count > 1)
-                                 : advance_beam(s, own, logits, stride, words, s->count > 1);
+        bool fine = is_greedy(s)     ? advance_greedily(s, own, logits, words, s->count > 1)
+                    : s->set->sample ? advance_samples(s, own, logits, stride, words, s->count > 1)
+                                     : advance_beam(s, own, logits, stride, words, s->count > 1);
         if (!fine) return false;
         for (i64 k = 0; k < own->alive_count; k++) s->from[kept++] = row + s->parents[k];
         row += alive;
@@ -544,7 +655,7 @@ static bool change(searcher *s, next_sentence next, void *context, found_list *r
 
 bool searcher_run(searcher *s, const nmt_options *set, next_sentence next, void *context, found_list *results) {
     s->set = set, s->active = 0;
-    bool fine = open_slots(s, set->beam_size) && change(s, next, context, results);
+    bool fine = open_slots(s, rows_of(set)) && change(s, next, context, results);
     while (fine && s->active) fine = !is_stopped(set) && step(s) && change(s, next, context, results);
     return fine;
 }

@@ -12,6 +12,7 @@ typedef struct {
     i64 count;         /* tokens, without the end symbol */
     int32_t *ids;
     float *log_probs;  /* of each token and, where it has ended, of the end symbol */
+    float *entropies;  /* as many, or null */
     float *attention;  /* [count, and one more where it has ended][length of the source], or null */
     float score;
     bool ended;        /* else the limit of its length has cut it */
@@ -35,6 +36,9 @@ typedef struct {
 typedef struct searcher searcher;
 
 static inline bool is_stopped(const nmt_options *o) { return o->stop && *o->stop; }
+
+/* Hypotheses of a sentence. */
+static inline i64 rows_of(const nmt_options *o) { return o->sample ? o->n_best : o->beam_size; }
 
 /* For one thread, with at most so many hypotheses at a time, of which there are at least as many as the largest beam
    has. The models have the same vocabularies. Null where memory ends. */

@@ -3,7 +3,8 @@
 
 const NMT = (() => {
   const ROOM = 1000; // bytes of a message
-  const WITHOUT = ["threads", "beam_of_one"]; // options of nmt_options that make no difference here
+  const WITHOUT = ["threads"]; // options of nmt_options that make no difference here
+  const SEARCHES = { auto: {}, beam: { beam_of_one: 1 }, greedy: { beam_size: 1 }, sample: { sample: 1 } }; // what each sets
   const CUT = 1, NOT_FINITE = 2, SEVERAL = 4;
   const ASKED = ["text", "prefix", "forbidden"]; // the fields of nmt_request
   const WORDS = { split: ["auto", "sentences", "none"], length_normalization: ["gnmt", "power"] }; // values of options, in the engine's order
@@ -47,13 +48,15 @@ const NMT = (() => {
       this.card = JSON.parse(this.text(c.nmt_card(this.model, 0, this.size)) || "{}");
     }
 
-    /* What becomes of a line. Options are those that docs/decoding_options.md has for engine.js, and `attention`, by these names;
-       true, false and "none" are 1, 0 and 0 (but options in WORDS have words); `forbidden` is a phrase or a list of phrases. `n_best` are the translations, best first, `source` and `target` the pieces of the
-       best, `ids` those of the target, `attention` a row for each target piece, over the source pieces, and `begins`
-       for each target piece the place of the first source piece of the sentence, or part, that it belongs to. */
+    /* What becomes of a line. Options are those that docs/decoding_options.md has for engine.js, `attention` and `entropies`,
+       by these names; true, false and "none" are 1, 0 and 0 (but options in WORDS have words); `forbidden` is a phrase or a
+       list of phrases, `search_options` an object. `n_best` are the translations, best first, `source` and `target` the
+       pieces of the best, `ids` those of the target, `entropies` those of their distributions, `attention` a row for each
+       target piece, over the source pieces, and `begins` for each target piece the place of the first source piece of the
+       sentence, or part, that it belongs to. */
     translate(line, options = {}) {
       const { c } = this, { prefix = "", forbidden = [], ...others } = options;
-      const { attention } = this.choose({ attention: 1, ...others });
+      const { attention, entropies } = this.choose({ attention: 1, ...others });
       const phrases = [forbidden].flat();
       if (!phrases.every((phrase) => phrase.trim())) throw new Error("forbidden: a phrase is empty");
       const texts = { text: oneLine(line), prefix: oneLine(prefix), forbidden: phrases.flatMap(spelled).join("\n") };
@@ -68,15 +71,16 @@ const NMT = (() => {
       for (const place of places) c.free(place);
       if (!found) throw new Error(this.said().replace(/^line 0: /, ""));
       try {
-        return this.collected(found, attention);
+        return this.collected(found, attention, entropies);
       } finally {
         c.nmt_free(found);
       }
     }
 
     /* Sets the options; an Error names one that there is not, or whose value is not allowed. */
-    choose(options) {
-      const { c } = this;
+    choose({ search = "auto", search_options = {}, ...given }) {
+      const { c } = this, options = { ...SEARCHES[search], ...given, ...search_options };
+      if (!SEARCHES[search]) throw new Error(`search: ${search} is not known. Allowed: ${Object.keys(SEARCHES).join(", ")}.`);
       c.nmt_options_begin(this.model, this.options);
       for (const [name, value] of Object.entries(options)) {
         const place = this.names.get(name);
@@ -86,18 +90,18 @@ const NMT = (() => {
         if (!place) throw new Error(`${name}: is not an option of the engine in a browser. Allowed: ${[...this.names.keys()].join(", ")}.`);
         if (!c.nmt_set_option(this.options, place, number, this.problem, ROOM)) throw new Error(this.said());
       }
-      if (!("beam_size" in options)) { // a smaller beam is widened
+      if (!("beam_size" in options || options.sample)) { // a smaller beam is widened
         const wanted = c.nmt_option(this.options, this.names.get("n_best"));
         if (wanted > this.defaults.beam_size) c.nmt_set_option(this.options, this.names.get("beam_size"), wanted, this.problem, ROOM);
       }
       return options;
     }
 
-    collected(found, attention) {
+    collected(found, attention, entropies) {
       const { c } = this, flags = c.nmt_flags(found, 0), parts = c.nmt_parts(found, 0);
       const result = {
         text: this.text(c.nmt_text(found, 0, 0, this.size)), score: c.nmt_score(found, 0, 0), parts,
-        sentences: c.nmt_sentences(found, 0), several: !!(flags & SEVERAL), cut: !!(flags & CUT), finite: !(flags & NOT_FINITE), source: [], target: [], ids: [], attention: [], begins: [], n_best: [],
+        sentences: c.nmt_sentences(found, 0), several: !!(flags & SEVERAL), cut: !!(flags & CUT), finite: !(flags & NOT_FINITE), source: [], target: [], ids: [], entropies: [], attention: [], begins: [], n_best: [],
       };
       for (let i = 0; i < c.nmt_count(found, 0); i++)
         result.n_best.push({ text: this.text(c.nmt_text(found, 0, i, this.size)), score: c.nmt_score(found, 0, i) });
@@ -105,6 +109,7 @@ const NMT = (() => {
         const source = this.integers(c.nmt_source_ids(found, 0, part, this.size));
         const ids = this.integers(c.nmt_ids(found, 0, 0, part, this.size));
         const rows = attention ? new Float32Array(c.memory.buffer, c.nmt_attention(found, 0, 0, part), ids.length * source.length) : [];
+        if (entropies) result.entropies.push(...new Float32Array(c.memory.buffer, c.nmt_entropies(found, 0, 0, part), ids.length));
         const before = result.source.length;
         for (let row = 0; row < ids.length && attention; row++)
           result.attention.push([...new Array(before).fill(0), ...rows.subarray(row * source.length, (row + 1) * source.length)]);
