@@ -169,7 +169,7 @@ def _add(group: Any, option: Option) -> None:
     if option.kind == "pairs":
         name = command_option(option.name)
         group.add_argument(
-            name, dest=option.name, metavar=option.metavar, action="append", type=_pair, help=option.meaning
+            name, dest=option.name, metavar=option.metavar, action="append", type=pair, help=option.meaning
         )
         return
     help = option.help + (f", {option.least} to {option.engine_most}" if option.name == "beam_size" else "")
@@ -198,7 +198,8 @@ class Refused(argparse.Action):
         parser.error(f"{self.option_strings[0]}: nmt-light does not have it; use nmt-translate with the run{instead}")
 
 
-def _pair(text: str) -> tuple[str, float]:
+def pair(text: str) -> tuple[str, float]:
+    """The type of an option of the search that a command line has as KEY=VALUE."""
     name, _, value = text.partition("=")
     try:
         return name, float(value) if "." in value or "e" in value else int(value)

@@ -30,6 +30,7 @@ from nmt.cli.arguments import (
 )
 from nmt.cli.common import ENDINGS, add_device, add_plugins, execute, make_parser
 from nmt.errors import ConfigError, shown
+from nmt.light.command import pair
 from nmt.light.options import OPTIONS
 from nmt.light.pretrained import names
 from nmt.serving import IS_LIGHT, PACKAGE, PROGRAM
@@ -207,8 +208,20 @@ def _load(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
     translator = load(arguments.models, **own)
     options = given(arguments, [name for name in SEARCH if name != "precision"])
     if "search_options" in options:
-        options["search_options"] = search_options(options["search_options"])
+        read = _search_options if IS_LIGHT else search_options
+        options["search_options"] = read(options["search_options"])
     return translator, options
+
+
+def _search_options(given: Sequence[str]) -> dict[str, float]:
+    """Options of the engine's searches, which are numbers."""
+    try:
+        pairs = [pair(text) for text in given]
+    except argparse.ArgumentTypeError as error:
+        raise ConfigError(f"--search-option: {error}") from None
+    if len(dict(pairs)) < len(pairs):
+        raise ConfigError("--search-option: an option is given twice")
+    return dict(pairs)
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:

@@ -34,7 +34,7 @@ from nmt.interop.engine.opened import compiled_engine
 from tests.conftest import REPOSITORY
 from tests.interop.engine_models import content_of, make_model, section
 from tests.light.engine_files import pieces
-from tests.serving.server_process import started
+from tests.serving.server_process import COMMAND, started
 
 SCRIPT = REPOSITORY / "scripts/build_light"
 
@@ -215,6 +215,12 @@ def test_the_server_serves_files_with_the_packages_of_its_extra_alone(unpacked: 
     assert names.isdisjoint({"torch", "numpy", "sentencepiece", "nmt"}) and unpacked.size <= LARGEST
     texts = ["Where is the station?", "I am tired. I sleep."]
     asked = {"text": texts, "n_best": 2, "details": ["tokens", "attention", "alignment"], "split": "sentences"}
+    drawn = ("--search", "sample", "--search-option", "temperature=0.5", "--search-option", "seed=3")
+    samples = []
+    for command in (COMMAND, unpacked.command()):
+        with started("en-de", *drawn, command=command) as server:
+            samples.append(httpx.post(f"{server.base}/translate", json={"text": texts}).json())
+    assert samples[0] == samples[1] and len(samples[0]["translations"]) == len(texts)
     with started("en-de", "--beam-size", "3", command=unpacked.command()) as server:
         found = httpx.post(f"{server.base}/translate", json=asked).json()["translations"]
         api = httpx.get(f"{server.base}/openapi.json").json()
@@ -240,7 +246,8 @@ def test_the_server_serves_files_with_the_packages_of_its_extra_alone(unpacked: 
             1,
             "setup.py: is no file for the engine (.nmt), and others need the package nmt-recur",
         ),
-        (("en-de", "--search", "sample"), 2, "--search: 'sample' is not a search of en-de, one file for the engine. "),
+        (("en-de", "--search", "mbr"), 2, "--search: 'mbr' is not a search of en-de, one file for the engine. "),
+        (("en-de", "--search-option", "seed"), 2, "--search-option: 'seed' must be KEY=VALUE, such as temperature=0.7"),
         (("en-de", "--device", "cuda"), 2, "unrecognized arguments: --device cuda"),
     ],
 )
