@@ -22,6 +22,7 @@ def read_version() -> str:
 # Builds of PyTorch for NVIDIA GPUs bring Triton themselves; those for CPUs do not, and nothing on a CPU needs it.
 DOCS = ["mkdocs-material>=9.7", "mkdocstrings[python]>=1.0"]
 GPU = ["triton>=3.2; platform_system == 'Linux' and platform_machine == 'x86_64'"]
+LANGID = ["py3langid>=0.3"]
 MOSES = ["sacremoses>=0.1"]
 ONNX = ["onnx>=1.16"]
 PLOT = ["matplotlib>=3.7"]
@@ -29,6 +30,7 @@ REPORT = ["jinja2>=3.1", *PLOT]
 SERVE = ["fastapi>=0.115", "h11>=0.16", "prometheus_client>=0.20"]  # older h11 take smuggled requests: CVE-2025-43859
 TENSORBOARD = ["tensorboard>=2.14"]
 TENSORFLOW = ["tensorflow>=2.13"]  # only nmt-convert, only for TensorFlow's own files
+ZSTD = ["zstandard>=0.20"]  # text in .zst
 
 setup(
     name="nmt-recurrent",  # `nmt` is taken on the package index; import and commands are called nmt
@@ -44,7 +46,7 @@ setup(
     package_dir={"nmt.configs": "configs"},
     package_data={
         "nmt.configs": ["*.yaml"],
-        "nmt.data": ["*.bz2"],
+        "nmt.demo_corpus": ["*.bz2"],
         "nmt": ["py.typed"],
         "nmt.light": ["src/*.c", "src/*.h", "web/*"],
         "nmt.pretrained": ["*.nmt"],
@@ -65,6 +67,7 @@ setup(
     extras_require={
         "docs": DOCS,
         "gpu": GPU,
+        "langid": LANGID,
         "moses": MOSES,
         "onnx": ONNX,
         "plot": PLOT,
@@ -72,14 +75,17 @@ setup(
         "serve": SERVE,
         "tensorboard": TENSORBOARD,
         "tensorflow": TENSORFLOW,
+        "zstd": ZSTD,
         "dev": [
             *DOCS,  # scripts/test builds the site
             *GPU,  # the tests run its kernels in Triton's interpreter
+            *LANGID,
             *MOSES,
             *ONNX,
             *REPORT,  # and *PLOT
             *SERVE,
             *TENSORBOARD,
+            *ZSTD,
             "codespell>=2.4",  # scripts/check_prose, with proselint
             "httpx>=0.27",  # clients in tests of the server
             "hypothesis>=6",

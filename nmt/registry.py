@@ -89,6 +89,8 @@ MODELS: Registry[Any] = Registry(
 TOKENIZERS: Registry[Any] = Registry(
     "tokenizer", "nmt.data.sentencepiece", "nmt.data.whitespace", "nmt.tagging.tokenizers"
 )
+FORMS: Registry[Any] = Registry("form of parallel text", "nmt.text_forms.files")
+GENERATORS: Registry[Any] = Registry("generator of text", "nmt.demo_corpus.text")
 GUIDES: Registry[Any] = Registry("guide of attention", "nmt.guided_alignment.guide")
 LOSSES: Registry[Any] = Registry("loss", "nmt.training.losses", "nmt.optimization.losses")
 OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training.optimizers", "nmt.optimization.optimizers")
@@ -102,6 +104,7 @@ EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")
 CONVERTERS: Registry[Any] = Registry("converter", "nmt.zero.command", "nmt.marian.command")
 INSPECTORS: Registry[Any] = Registry("look inside models", "nmt.inspection.looking")
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation.metrics", "nmt.zero.metrics")
+TEST_SETS: Registry[Any] = Registry("source of test sets", "nmt.test_sets.sacrebleu")
 TASKS: Registry[Any] = Registry(
     "task", "nmt.tasks", "nmt.language_models.task", "nmt.tagging.task", "nmt.classification.task"
 )

@@ -5,6 +5,7 @@
     scripts/bench_data.py prepare data/big --work runs/bench_data --kill-at 0.5   # memory by phase
     scripts/bench_data.py resume --work runs/bench_data                          # start-up, waiting, padding
     scripts/bench_data.py encode data/big --work runs/bench_data                 # lines/s
+    scripts/bench_data.py commands data/big --work runs/bench_data               # nmt-data prepare, clean, filter
 
 Each prints Markdown, and adds its values to the file of `-o`; the last two measure time and need an idle machine. The
 model is tiny, so that the data dominates the cost. `resume` first drops the encoded corpus from the file cache.
@@ -14,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -39,7 +42,7 @@ from nmt.config import load_config
 from nmt.data import Corpus, SentencePieceTokenizer
 from nmt.data.corpus import Encoder, LengthRule, encode
 from nmt.data.sentencepiece import SentencePieceOptions
-from nmt.data.text import FilePair, read_lines, sample_lines
+from nmt.data.text import FilePair, find_pair, read_lines, read_pairs, sample_lines
 from nmt.data.text_facts import read_facts
 from nmt.errors import DataError
 from nmt.system import usable_cores
@@ -53,7 +56,7 @@ Measured = tuple[list[str], dict[str, Any]]
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The three parts and their options."""
+    """The parts and their options."""
     parser = make_parser("scripts/bench_data.py", "Measure the cost of a large corpus.")
     parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
     prepare = parts.add_parser("prepare", help="from text to the first updates: memory and seconds by phase")
@@ -73,7 +76,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--pairs", type=positive, default=100_000, metavar="N", help="number of pairs to encode; default 100000"
     )
     speed.add_argument("--repeats", type=positive, default=3, metavar="N", help="of each case; default 3")
-    for part in (prepare, resume, speed):
+    commands = parts.add_parser("commands", help="nmt-data prepare, clean and filter: CPU seconds and memory")
+    commands.add_argument("prefix", metavar="PREFIX")
+    for part in (prepare, resume, speed, commands):
         part.add_argument("--work", default="runs/bench_data", metavar="DIR", help="default runs/bench_data")
         part.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="add the measured values to this file")
     return parser
@@ -81,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do one part."""
-    parts = {"prepare": prepare, "resume": resume, "encode": measure_encoding}
+    parts = {"prepare": prepare, "resume": resume, "encode": measure_encoding, "commands": measure_commands}
     lines, values = parts[arguments.part](arguments)
     print("\n".join(lines))
     if arguments.output is not None:
@@ -218,6 +223,57 @@ def measure_encoding(arguments: argparse.Namespace) -> Measured:
         for name, found in rates.items()
     ]
     return [*_header("case", "lines/s, median", "lines/s, lowest", "lines/s, highest"), *rows], rates
+
+
+def measure_commands(arguments: argparse.Namespace) -> Measured:
+    """CPU seconds and largest memory of the commands for corpora, of a prefix and of the same text as a TSV file."""
+    work, prefix = Path(arguments.work), arguments.prefix
+    work.mkdir(parents=True, exist_ok=True)
+    pairs = 0
+    with (work / "text.tsv").open("w", encoding="utf-8") as stream, (work / "scores").open("w") as scores:
+        for pairs, sides in enumerate(read_pairs(find_pair(prefix, *LANGUAGES)), start=1):
+            stream.write("\t".join(sides) + "\n")
+            scores.write(f"{pairs * 7919 % 10_007 / 1000}\n")
+    out, languages = str(work / "out"), ("--languages", *LANGUAGES)
+    commands = {
+        "prepare PREFIX": ["prepare", prefix, "-o", f"{out}_prefix"],
+        "prepare TEXT.tsv --clean": ["prepare", str(work / "text.tsv"), "-o", f"{out}_tsv", "--clean"],
+        "clean PREFIX": ["clean", prefix, "-o", f"{out}_clean"],
+        "filter PREFIX --scores": ["filter", prefix, "-o", f"{out}_best", "--keep-share", "0.8", "--scores",
+                                   str(work / "scores"), "--near-duplicates"],
+    }  # fmt: skip
+    lines = _header(f"nmt-data, {pairs:,} pairs", "CPU, s", "seconds", "largest memory, MiB")
+    values: dict[str, Any] = {}
+    for name, command in commands.items():
+        begin = time.perf_counter()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "nmt.corpora.command", *command, *languages, "--overwrite"],
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+        )
+        peak = 0.0
+        while True:
+            pid, status, used = os.wait4(child.pid, os.WNOHANG)
+            if pid:
+                break
+            peak = max(peak, _peak_mib(child.pid))
+            time.sleep(0.05)
+        if status:
+            raise DataError(f"nmt-data {' '.join(command)}: ended with {os.waitstatus_to_exitcode(status)}")
+        cpu, seconds = used.ru_utime + used.ru_stime, time.perf_counter() - begin
+        lines.append(_row(name, f"{cpu:.0f}", f"{seconds:.0f}", f"{peak:.0f}"))
+        values[name] = {"pairs": pairs, "cpu_s": cpu, "seconds": seconds, "peak_mib": peak}
+    return lines, values
+
+
+def _peak_mib(pid: int) -> float:
+    """The largest memory of a process so far; 0 where it has just ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return 0.0
+    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(found[0]) / 1024 if found else 0.0
 
 
 def _beginning(path: str, folder: Path, lines: int) -> Path:

@@ -46,11 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def corpus(folder: Path) -> dict[str, Pairs]:
     """The demo's corpus."""
-    from nmt.data.demo import write_corpus
+    from nmt.demo_corpus.text import Demo
 
     made = folder / "corpus"
     made.mkdir()
-    write_corpus(made, *LANGUAGES)
+    Demo.write(made, *LANGUAGES)
     sides = {
         name: [(made / f"{name}.{language}").read_text(encoding="utf-8").splitlines() for language in LANGUAGES]
         for name in ("train", "test")

@@ -28,10 +28,10 @@ from nmt.errors import ConfigError
 from nmt.evaluation import Metric, check_subwords
 from nmt.evaluation.report import FORMATS
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED, DEFAULT_TRIALS, TESTS
-from nmt.evaluation.testsets import test_set
 from nmt.library.evaluation import DEFAULT_METRICS, chosen_metrics, measured, target_of
 from nmt.light.options import command_option
 from nmt.light.output import STDOUT, is_one_file
+from nmt.registry import TEST_SETS
 
 if TYPE_CHECKING:
     from nmt.cli.opened import Opened
@@ -201,7 +201,7 @@ def _take_test_set(arguments: argparse.Namespace) -> str:
     if arguments.ref or arguments.source is not None:
         option = "--ref" if arguments.ref else "--source"
         raise ConfigError(f"{option}: the test set {arguments.test_set} already provides it; give one of the two")
-    found = test_set(arguments.test_set, arguments.language_pair)
+    found = TEST_SETS.get("sacrebleu")(arguments.test_set, arguments.language_pair)
     arguments.ref = found.references
     if arguments.models:
         arguments.source = found.sources

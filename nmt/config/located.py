@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
@@ -17,7 +18,9 @@ from nmt.config.schema import SECTIONS, Config
 from nmt.files import CHECKPOINTS, model_folder
 from nmt.registry import TASKS, Registry
 from nmt.system import expanded
+from nmt.texts import each_file
 
+_TEXTS = ("data.train", "data.dev", "data.test", "data.monolingual")
 Change: TypeAlias = Callable[[str, str], str]
 """The path to take in place of one, of a key."""
 
@@ -105,7 +108,10 @@ def _changed(values: Mapping[str, Any], fields: Mapping[str, Any], prefix: str, 
         value = values.get(name)
         if value and _holds_paths(field.annotation, field.metadata):
             key = f"{prefix}{name}"
-            found[name] = change(key, value) if isinstance(value, str) else [change(key, path) for path in value]
+            own = partial(change, key)
+            if key in _TEXTS:
+                own = partial(each_file, change=own)
+            found[name] = own(value) if isinstance(value, str) else [*map(own, value)]
     return found
 
 

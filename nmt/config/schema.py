@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import AfterValidator, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict
 from pydantic.dataclasses import dataclass
 
 from nmt.light.options import AUTO as AUTO  # the search is chosen by the beam size
 from nmt.light.options import OPTIONS, Option
 from nmt.limits import DEEPEST, HIGHEST_RATE, LARGEST, MOST, MOST_WORKERS, WIDEST
 from nmt.system import expanded
+from nmt.texts import name_of
 
 FilePath = Annotated[str, Strict(), Field(min_length=1), AfterValidator(expanded)]
 """The name of a file or directory, or a common prefix of several: text that is not empty, in which `~` is the home
@@ -39,6 +40,8 @@ NotNegativeFloat = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False,
 Fraction = Annotated[float, Field(ge=0, lt=1, strict=True)]
 Text = Annotated[str, Strict(), Field(min_length=1)]
 Paths = FilePath | Annotated[list[FilePath], Field(min_length=1)]
+Corpora = Annotated[Paths, BeforeValidator(name_of)]
+"""Names of parallel text, see `nmt.texts`."""
 Options = dict[Text, Any]
 
 
@@ -157,14 +160,16 @@ class DataConfig:
     """The parallel text and how it becomes ids."""
 
     source_language: Text = fixed("en")
-    """Suffix of the source files: PREFIX.en or PREFIX.en.gz."""
+    """Code of the source's language, the ending of its files: PREFIX.en or PREFIX.en.gz."""
     target_language: Text = fixed("de")
-    """Suffix of the target files."""
+    """Code of the target's language."""
     generator: Literal["none", "demo"] = fixed("none")
     """`demo` writes the built-in English-German corpus into RUN/corpus instead of reading files."""
-    train: Paths | None = fixed(None)
-    """Prefix, or list of prefixes, of the training files."""
-    monolingual: Paths | None = fixed(None)
+    train: Corpora | None = fixed(None)
+    """The training text, or a list of texts. A text is the prefix of two files; `{source: FILE, target: FILE}`; or a
+    file with both sides, `.tsv`, `.jsonl` or `.tmx`, also as `{file: FILE, columns: [SOURCE, TARGET]}`. Each may be
+    packed (`.gz`, `.zst`): [corpora.md](corpora.md#forms-of-text)."""
+    monolingual: Corpora | None = fixed(None)
     """Prefix, or list of prefixes, of back-translated text made by nmt-backtranslate; it is added after `train`. The
     tokenizer is not trained on it."""
     monolingual_tag: Text | None = fixed("<BT>")
@@ -175,13 +180,13 @@ class DataConfig:
     means each pair once. Prefixes are those of `train`, then those of `monolingual`."""
     sampling_weights: Annotated[list[PositiveFloat], Field(min_length=1)] | None = fixed(None)
     """The relative shares of the prefixes in an epoch, in their order; instead of a temperature."""
-    dev: Paths | None = None
-    """Prefix or prefixes of the validation files."""
+    dev: Corpora | None = None
+    """The validation text or texts, named like those of `train`."""
     dev_references: Paths | None = None
     """References for the translations of `dev`: a file, or a list of files for several sets, each with one line for
     every line of `dev`; default: the target side of `dev`. Zero: `.ref0`, `.ref1`, ..."""
-    test: Paths | None = None
-    """Prefix or prefixes of the test files, translated and scored when training ends."""
+    test: Corpora | None = None
+    """The test text or texts, translated and scored when training ends."""
     test_references: Paths | None = None
     """The same for `test`."""
     tokenizer: Text = fixed("sentencepiece")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.arguments import natural, real_number
+from nmt.cli.arguments import natural, real_number, share
 from nmt.cli.common import EXIT_FAILURE, add_debug, execute, make_parser, place
 from nmt.errors import DataError, counted
 
@@ -34,6 +34,12 @@ CHECK = """Count the faults of a corpus and show examples of each. Nothing is ch
 pair has a fault."""
 CLEAN = """Copy a corpus without its faulty pairs to OUT.source and OUT.target; the pairs left out go to
 OUT.dropped.jsonl, each with its line number and faults."""
+PREPARE = """Make what nmt-train needs of parallel text in any form (TEXT: a prefix, SOURCE:TARGET, or a .tsv, .jsonl or
+.tmx file, also packed): DIR/train, DIR/dev and DIR/test without a common sentence, what was left out, a report, and
+DIR/train.yaml with sizes that fit the text. Empty and repeated pairs are left out."""
+FILTER = """Copy a part of a corpus to OUT.source and OUT.target: the pairs with the best scores of nmt-score, without
+near duplicates, without other languages. The pairs left out go to OUT.dropped.jsonl, each with its line number and the
+reason."""
 SPLIT = """Write each sentence of a text on a line of its own. Empty lines stay; other line ends end a sentence."""
 WIDTH = 68
 """Characters shown of each side of an example; with the text before them, a line has 80 columns."""
@@ -46,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 EXAMPLES = (
     "multi30k",
+    "prepare corpus.tsv -o data/mine --languages en de",
     "check corpus/train --languages en de",
     "clean corpus/train -o corpus/clean --held-out corpus/dev",
     "split --language de -i text.de -o sentences.de",
@@ -66,6 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     tatoeba = add("tatoeba", "fetch Tatoeba English-German, and split it", TATOEBA)
     _add_fetching(tatoeba, fetch_tatoeba, to="data/tatoeba", mirror=", a folder or the archive itself,")
     _add_fetching(add("wmt14", "fetch WMT14 English-German", WMT14), fetch_wmt14, to="data/wmt14")
+    _add_preparing(add("prepare", "make train, dev, test and a configuration of a text", PREPARE))
     _add_checking(add("check", "count the faults of a corpus", CHECK), check)
     cleaning = add("clean", "copy a corpus without its faulty pairs", CLEAN)
     _add_checking(cleaning, clean)
@@ -76,6 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--keep", metavar="FAULT", action="append", default=[], help="keep pairs that have only this fault; repeatable"
     )
     cleaning.add_argument("--overwrite", action="store_true", help="replace existing files")
+    _add_filtering(add("filter", "copy the best part of a corpus", FILTER))
     _add_splitting(add("split", "write each sentence on a line of its own", SPLIT))
     return parser
 
@@ -93,10 +102,7 @@ def _add_fetching(
 
 def _add_checking(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
     parser.set_defaults(run=run)
-    parser.add_argument("prefix", metavar="PREFIX", help="such as PREFIX.en and PREFIX.de; may be .gz")
-    parser.add_argument(
-        "--languages", metavar=("SOURCE", "TARGET"), nargs=2, help="suffixes (default: those of the two files found)"
-    )
+    _add_text(parser)
     parser.add_argument(
         "--held-out",
         metavar="PREFIX",
@@ -104,6 +110,27 @@ def _add_checking(parser: argparse.ArgumentParser, run: Callable[[argparse.Names
         default=[],
         help="validation or test text; its sentences must not occur in the corpus; repeatable",
     )
+    _add_reporting(parser)
+    if run is check:
+        parser.add_argument(
+            "--vocabulary",
+            metavar="RUN",
+            help="count the lines of each side that this run's vocabulary cannot spell, not those of a usual new one",
+        )
+
+
+def _add_text(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "prefix",
+        metavar="TEXT",
+        help="PREFIX of PREFIX.en and PREFIX.de, SOURCE:TARGET, or a .tsv, .jsonl or .tmx file",
+    )
+    parser.add_argument(
+        "--languages", metavar=("SOURCE", "TARGET"), nargs=2, help="codes (default: those of the two files of PREFIX)"
+    )
+
+
+def _add_reporting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-ratio",
         metavar="R",
@@ -119,12 +146,49 @@ def _add_checking(parser: argparse.ArgumentParser, run: Callable[[argparse.Names
         help="example pairs to show for each fault (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    if run is check:
-        parser.add_argument(
-            "--vocabulary",
-            metavar="RUN",
-            help="count the lines of each side that this run's vocabulary cannot spell, not those of a usual new one",
-        )
+
+
+def _add_preparing(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=prepare)
+    add = parser.add_argument
+    add("texts", metavar="TEXT", nargs="+", help="PREFIX, SOURCE:TARGET, or a .tsv, .jsonl or .tmx file, also packed")
+    add("-o", "--output", metavar="DIR", type=place, required=True, help="folder to write")
+    add("--languages", metavar=("SOURCE", "TARGET"), nargs=2, required=True, help="codes, such as en de")
+    few = "(default: 1,000, or 200 of less than 20,000 pairs)"
+    add("--hold-out", metavar="N", type=natural, help=f"pairs of the test text {few}")
+    add("--dev", metavar="N", type=natural, help=f"pairs of the validation text {few}")
+    add("--clean", action="store_true", help="leave out all pairs with a fault, see nmt-data check")
+    _add_reporting(parser)
+    add("--run-dir", metavar="DIR", help="of the configuration (default: runs/ and the name of the folder)")
+    add("--overwrite", action="store_true", help="replace existing files")
+
+
+def _add_filtering(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=filter_corpus)
+    _add_text(parser)
+    add = parser.add_argument
+    add("-o", "--output", metavar="OUT", type=place, required=True, help="prefix of the files to write")
+    add(
+        "--scores",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="one or two files of nmt-score, a number a line; two: of models of both directions (dual cross-entropy)",
+    )
+    add("--keep-share", metavar="S", type=share, help="keep the share S of the pairs with the best scores, 0 to 1")
+    add(
+        "--near-duplicates",
+        action="store_true",
+        help="leave out pairs that, apart from case, digits and punctuation, are equal to one before",
+    )
+    add(
+        "--identify-languages",
+        action="store_true",
+        help="leave out pairs with a side of 20 letters or more in another language (extra: langid)",
+    )
+    add("--json", action="store_true", help="print the counts as JSON")
+    add("--overwrite", action="store_true", help="replace existing files")
 
 
 def _add_splitting(parser: argparse.ArgumentParser) -> None:
@@ -243,6 +307,69 @@ def clean(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def prepare(arguments: argparse.Namespace) -> int:
+    """Make a folder for nmt-train."""
+    from nmt.corpora.prepare import CONFIG, prepare
+    from nmt.errors import ConfigError
+
+    source, target = arguments.languages
+    if source == target:
+        raise ConfigError(f"--languages: {source!r} is both source and target")
+    made = prepare(
+        arguments.texts,
+        Path(arguments.output),
+        (source, target),
+        hold_out=arguments.hold_out,
+        dev=arguments.dev,
+        clean=arguments.clean,
+        max_ratio=arguments.max_ratio,
+        examples=arguments.examples,
+        run_dir=arguments.run_dir,
+        overwrite=arguments.overwrite,
+    )
+    if arguments.json:
+        print((made.folder / "report.json").read_text(encoding="utf-8"))
+        return 0
+    print("\n".join(made.said()))
+    parts = ", ".join(f"{part} {counted(number, 'pair')}" for part, number in made.written.items())
+    print(f"{made.folder}: {parts}; {made.dropped:,} left out into {made.folder}/dropped.jsonl")
+    print(f"now: nmt-train {made.folder / CONFIG}")
+    return 0
+
+
+def filter_corpus(arguments: argparse.Namespace) -> int:
+    """Write a part of a corpus."""
+    from nmt.corpora.filter import REASONS, filtered, identifier
+    from nmt.errors import ConfigError
+
+    if len(arguments.scores) > 2:
+        raise ConfigError(f"--scores: {len(arguments.scores)} files; give one or two")
+    if bool(arguments.scores) != (arguments.keep_share is not None):
+        raise ConfigError("--scores and --keep-share: give both or neither")
+    if not (arguments.scores or arguments.near_duplicates or arguments.identify_languages):
+        raise ConfigError(
+            "nothing to filter by: give --scores with --keep-share, --near-duplicates or --identify-languages"
+        )
+    files, _, languages = _texts(arguments)
+    counts = filtered(
+        files,
+        arguments.output,
+        languages,
+        scores=arguments.scores,
+        keep_share=arguments.keep_share or 1.0,
+        near_duplicates=arguments.near_duplicates,
+        identify=identifier(languages) if arguments.identify_languages else None,
+        overwrite=arguments.overwrite,
+    )
+    if arguments.json:
+        print(json.dumps(counts, indent=1))
+        return 0
+    print(f"{arguments.prefix}: {counted(counts['pairs'], 'pair')}, {counts['kept']:,} kept")
+    for name, meaning in REASONS.items():
+        print(f"{name:<16}{counts[name]:>11,}{counts[name] / counts['pairs']:>9.2%}  {meaning}")
+    return 0
+
+
 def split(arguments: argparse.Namespace) -> int:
     """Write the sentences of a text."""
     from nmt.cli.output import output_stream
@@ -269,13 +396,16 @@ def split(arguments: argparse.Namespace) -> int:
 def _texts(arguments: argparse.Namespace) -> tuple[FilePair, list[FilePair], tuple[str, str]]:
     """The files of the corpus and of the held-out text, and the two languages."""
     from nmt.corpora.faults import files_of, languages_of
+    from nmt.errors import ConfigError
 
     languages = tuple(arguments.languages) if arguments.languages else languages_of(arguments.prefix)
+    if languages[0] == languages[1]:
+        raise ConfigError(f"--languages: {languages[0]!r} is both source and target")
     try:
         files = files_of(arguments.prefix, languages)
     except DataError as error:
         raise DataError(f"--languages {' '.join(languages)}: {error}") from None
-    return files, [files_of(text, languages) for text in arguments.held_out], languages
+    return files, [files_of(text, languages) for text in getattr(arguments, "held_out", ())], languages
 
 
 def _print(

@@ -16,12 +16,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from nmt.corpora.repeats import Repeats
 from nmt.data.corpus import SIDES, CorpusReport, shown_change
 from nmt.data.matching import MARKS, canonical, folded
-from nmt.data.text import FilePair, Undecodable, check_hides_no_packed, find_file, nothing_in, read_pairs
+from nmt.data.text import FilePair, Undecodable, check_hides_no_packed, find_pair, nothing_in, read_pairs
 from nmt.data.work import progress
 from nmt.errors import ConfigError, DataError
 from nmt.files import check_not_packed, naming, writing
+from nmt.texts import PACKED, unpacked
 
 FAULTS: Final = MappingProxyType(
     {
@@ -44,6 +48,8 @@ _SLACK: Final = 10
 _LEAST_LETTERS: Final = 3
 """With fewer letters the script is not checked: abbreviations occur in every language."""
 _WORD: Final = re.compile(r"[^\W\d_]+")
+_BEYOND_LATIN: Final = re.compile("[\u0300-\U0010ffff]")
+_LATIN: Final = re.compile("[A-Za-z\u00c0-\u024f]+")
 _RUN: Final = re.compile("[!-~]+")
 _ADDRESS: Final = re.compile(r"://|@|\w[./\\_]\w", re.ASCII)
 """What addresses, names of files and the like have within a run of ASCII characters."""
@@ -109,31 +115,25 @@ class HeldOut:
         for pair in pairs:
             for known, line in zip(self._sides, pair, strict=True):
                 if line.strip():
-                    known.add(_digest(folded(line)))
+                    known.add(digest_of(folded(line)))
 
     def has_side_of(self, pair: Pair) -> bool:
         """Whether the source is one of the sources, or the target one of the targets."""
-        return any(_digest(folded(line)) in known for known, line in zip(self._sides, pair, strict=True) if known)
+        return any(digest_of(folded(line)) in known for known, line in zip(self._sides, pair, strict=True) if known)
 
 
 class Inspector:
-    """Finds the faults of the pairs of a corpus, one after the other.
-
-    A pair counts as a duplicate by 64 bits of its hash: with a billion pairs, about three in a hundred billion would be
-    taken for duplicates by chance.
-    """
+    """Finds the faults of the pairs of a corpus, each by itself: whether it is a duplicate is known elsewhere."""
 
     def __init__(self, norms: Norms, *, held_out: HeldOut | None = None, max_ratio: float = MAX_RATIO) -> None:
         self._norms = norms
         self._held_out = HeldOut() if held_out is None else held_out
         self._max_ratio = max_ratio
-        self._seen: set[bytes] = set()
 
-    def faults(self, pair: Pair, *, is_utf8: bool = True) -> list[str]:
-        """Names of the faults of the next pair, in the order of FAULTS. For an empty pair, only that it is empty."""
+    def faults(self, pair: Pair, *, is_utf8: bool = True, is_duplicate: bool = False) -> list[str]:
+        """Names of the faults of a pair, in the order of FAULTS. For an empty pair, only that it is empty."""
         if any(not line.strip() for line in pair):
             return ["empty"] if is_utf8 else ["not_utf8", "empty"]
-        digest = _digest("\n".join(map(canonical, pair)))
         found = {
             "not_utf8": not is_utf8,
             "control": is_utf8 and any(has_control(line) for line in pair),
@@ -142,10 +142,9 @@ class Inspector:
             "wrong_script": any(
                 not is_in_script(line, script) for line, script in zip(pair, self._norms.scripts, strict=True)
             ),
-            "duplicate": digest in self._seen,
+            "duplicate": is_duplicate,
             "held_out": self._held_out.has_side_of(pair),
         }
-        self._seen.add(digest)
         return [name for name, is_so in found.items() if is_so]
 
     def _is_out_of_proportion(self, pair: Pair) -> bool:
@@ -173,7 +172,12 @@ def words(line: str, *, usual: str | None = None) -> dict[str, float]:
     if line.isascii() and usual in ("LATIN", None):
         return {"LATIN": float(latin)} if (latin := len(_WORD.findall(line))) else {}
     found: dict[str, float] = {}
-    for run in _WORD.findall(line.translate(_INSIDE)):
+    if _BEYOND_LATIN.search(line):
+        line = line.translate(_INSIDE)
+    for run in _WORD.findall(line):
+        if usual in ("LATIN", None) and _LATIN.fullmatch(run):
+            found["LATIN"] = found.get("LATIN", 0.0) + 1.0
+            continue
         for script, own in groupby(run, key=script_of):
             word = "".join(own)
             if script is not None:
@@ -196,7 +200,7 @@ def is_in_script(line: str, script: str | None) -> bool:
 
 def has_control(line: str) -> bool:
     """Whether a line has a character that is not text: control characters (tabs too), private use, U+FFFD, U+FEFF."""
-    if line.isascii() and line.isprintable():
+    if line.isprintable() and "\ufffd" not in line:
         return False
     return any(character in "\ufffd\ufeff" or unicodedata.category(character) in ("Cc", "Co") for character in line)
 
@@ -206,7 +210,13 @@ def _is_copied(pair: Pair) -> bool:
     return source == target and any(character.isalpha() for character in source)
 
 
-def _digest(text: str) -> bytes:
+def key_of(pair: Pair) -> bytes | None:
+    """What is the same for equal pairs, whatever their white space; None where a side is empty."""
+    return digest_of("\n".join(map(canonical, pair))) if all(map(str.strip, pair)) else None
+
+
+def digest_of(text: str) -> bytes:
+    """64 bits of a hash."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
@@ -263,7 +273,7 @@ def languages_of(prefix: str) -> tuple[str, str]:
     suffixes = set()
     if path.parent.is_dir():
         for file in path.parent.iterdir():
-            name = file.name.removesuffix(".gz")
+            name = unpacked(file.name)
             if file.is_file() and name.startswith(f"{path.name}.") and "." not in name[len(path.name) + 1 :]:
                 suffixes.add(name[len(path.name) + 1 :])
     if len(suffixes) != 2:
@@ -274,43 +284,49 @@ def languages_of(prefix: str) -> tuple[str, str]:
 
 
 def files_of(prefix: str, languages: tuple[str, str]) -> FilePair:
-    """The files of a prefix; DataError where one is missing."""
-    return FilePair(*(find_file(prefix, language) for language in languages))
+    """The files of a text; DataError where one is missing."""
+    return find_pair(prefix, *languages)
 
 
 def inspect(
     files: FilePair,
     *,
-    held_out: Sequence[FilePair] = (),
+    held_out: Sequence[FilePair] | HeldOut = (),
     max_ratio: float = MAX_RATIO,
     examples: int = 3,
     each: Callable[[int, Pair, list[str]], None] | None = None,
+    known: tuple[Norms, np.ndarray] | None = None,
 ) -> Report:
     """Read a corpus twice, for its usual properties and then for its faults, and report the faults.
 
     Args:
         files: source and target.
-        held_out: files whose sentences must not occur in it.
+        held_out: files whose sentences must not occur in it, or these sentences.
         max_ratio: how many times longer than expected a side may be.
         examples: number of pairs to keep for each fault.
         each: called for each pair with the number of its line, from 1, and its faults.
+        known: its usual properties, and whether each pair occurs before, [pairs], if known: it is read once.
 
     Raises:
         DataError: files are missing, of unequal length or without a line, or `held_out` is not UTF-8. In the corpus
             lines that are not UTF-8 are a fault.
     """
-    known = HeldOut(Pair(*lines) for text in held_out for lines in read_pairs(text))
-    counted, lines = NormsOf(), 0
-    for _, pair, _ in _pairs(files):
-        counted.add(pair)
-        lines += 1
-    if not lines:
+    if not isinstance(held_out, HeldOut):
+        held_out = HeldOut(Pair(*lines) for text in held_out for lines in read_pairs(text))
+    if known is None:
+        counted, keys = NormsOf(), Repeats()
+        for _, pair, _ in _pairs(files):
+            counted.add(pair)
+            keys.add(key_of(pair))
+        known = counted.norms(), keys.found()
+    norms, repeated = known
+    if not len(repeated):
         raise nothing_in([files])
-    report = Report(files, counted.norms())
-    inspector = Inspector(report.norms, held_out=known, max_ratio=max_ratio)
-    with progress(f"checking {files.source}", total=lines, unit=" pairs") as advance:
+    report = Report(files, norms)
+    inspector = Inspector(norms, held_out=held_out, max_ratio=max_ratio)
+    with progress(f"checking {files.source}", total=len(repeated), unit=" pairs") as advance:
         for number, pair, is_utf8 in _pairs(files, say=report.not_utf8):
-            faults = inspector.faults(pair, is_utf8=is_utf8)
+            faults = inspector.faults(pair, is_utf8=is_utf8, is_duplicate=bool(repeated[number - 1]))
             report.add(number, pair, faults, examples=examples)
             if each is not None:
                 each(number, pair, faults)
@@ -334,6 +350,27 @@ def unspelled(files: FilePair, name: str, find: Callable[[str, Sequence[str]], I
     return report.doubts(name)
 
 
+def new_files(output: str, languages: tuple[str, str], *, read: Iterable[FilePair], overwrite: bool) -> list[Path]:
+    """OUTPUT.source, OUTPUT.target and OUTPUT.dropped.jsonl, which may be written.
+
+    Raises:
+        ConfigError: one of them is a file to read, or would be without its .gz; or its name ends in .gz.
+        DataError: one exists and `overwrite` is false; or it would hide another .gz.
+    """
+    paths = [Path(f"{output}.{suffix}") for suffix in (*languages, "dropped.jsonl")]
+    own = {file.resolve() for text in read for file in text}
+    for path in paths:
+        check_not_packed(path)
+        for name in (path, *(Path(f"{path}{ending}") for ending in PACKED)):
+            if name.resolve() in own:
+                raise ConfigError(f"{name}: is the text to read; give another prefix")
+        if path.exists() and not overwrite:
+            raise DataError(f"{path}: exists already; give another prefix or --overwrite")
+    for path in paths[: len(languages)]:
+        check_hides_no_packed(path)
+    return paths
+
+
 def clean(
     files: FilePair,
     output: str,
@@ -353,21 +390,9 @@ def clean(
     Returns:
         The report, and how many pairs were written.
 
-    Raises:
-        ConfigError: a file to write is one to read, or would be without its .gz; or its name ends in .gz.
-        DataError: as `inspect`; a file to write exists and `overwrite` is false; or it would hide another .gz.
+    Raises ConfigError and DataError as `inspect` and `new_files`.
     """
-    paths = [Path(f"{output}.{suffix}") for suffix in (*languages, "dropped.jsonl")]
-    read = {file.resolve() for text in (files, *held_out) for file in text}
-    for path in paths:
-        check_not_packed(path)
-        for name in (path, Path(f"{path}.gz")):
-            if name.resolve() in read:
-                raise ConfigError(f"{name}: is the text to read; give another prefix")
-        if path.exists() and not overwrite:
-            raise DataError(f"{path}: exists already; give another prefix or --overwrite")
-    for path in paths[: len(languages)]:
-        check_hides_no_packed(path)
+    paths = new_files(output, languages, read=(files, *held_out), overwrite=overwrite)
     kept = 0
     with ExitStack() as stack:
         stack.enter_context(naming(output))

@@ -15,7 +15,6 @@ from nmt.config import component_options
 from nmt.config.located import path_options
 from nmt.config.schema import Config, DataConfig
 from nmt.data.corpus import Corpus, Encoder, LengthRule, Tags, corpus_folder, encoded_corpus, new_folder
-from nmt.data.demo import write_corpus
 from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
 from nmt.data.text import FilePair, ParallelText, as_list, find_pairs, missing_pairs, read_lines, read_parallel
 from nmt.data.text_facts import KnownFiles, ValidationFacts, file_digest, validation_facts
@@ -24,7 +23,7 @@ from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.data.work import progress as shown_progress
 from nmt.errors import ConfigError, DataError, counted, missing
 from nmt.files import unreadable
-from nmt.registry import TOKENIZERS
+from nmt.registry import GENERATORS, TOKENIZERS
 
 _FORMAT = 2  # raise it when encoding or the files of a corpus change
 _RECORD = "tokenizer.json"
@@ -173,7 +172,7 @@ def generated(data: DataConfig, run_dir: Path) -> DataConfig:
     folder = run_dir / "corpus"
     if not folder.is_dir():
         with new_folder(folder) as temporary:
-            write_corpus(temporary, data.source_language, data.target_language)
+            GENERATORS.get(data.generator).write(temporary, data.source_language, data.target_language)
     files = {name: str(folder / name) for name in ("train", "dev", "test")}
     return replace(data, train=files["train"], dev=data.dev or files["dev"], test=data.test or files["test"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import math
 import os
@@ -21,6 +22,9 @@ from typing import IO, Any, Final, Literal, NamedTuple, TypeVar
 from nmt.errors import DataError, counted, missing
 from nmt.light.counts import Noted
 from nmt.light.lines import LONGEST_LINE, MARK, is_wide, not_utf8
+from nmt.registry import FORMS
+from nmt.system import expanded
+from nmt.texts import PACKED, read_name
 
 T = TypeVar("T")
 
@@ -142,13 +146,42 @@ def read_lines(
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked if its name ends in .gz; lines are those that "\n" ends."""
+    """The bytes of a file, unpacked if its name ends in .gz or .zst; lines are those that "\n" ends."""
+    return unpacked_stream(path.open("rb"), path)
+
+
+def unpacked_stream(stream: Any, path: Path) -> Any:
+    """The bytes of an open file of this name, unpacked where it is packed. Raises DataError where that needs a library
+    that is missing."""
     if path.suffix == ".gz":
         import gzip  # late: a command that has nothing to unpack starts sooner
 
         # Buffered once more, because GzipFile itself takes several times as long for a line.
-        return io.BufferedReader(gzip.open(path, "rb"))
-    return path.open("rb")
+        return io.BufferedReader(gzip.GzipFile(fileobj=stream))
+    if path.suffix == ".zst":
+        try:
+            import zstandard  # type: ignore[import-not-found, unused-ignore]
+        except ImportError:
+            raise DataError(f"{path}: needs zstandard: pip install 'nmt-recurrent[zstd]'") from None
+        unpacked = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+        return io.BufferedReader(_Zst(unpacked, zstandard.ZstdError))
+    return stream
+
+
+class _Zst(io.RawIOBase):
+    """The bytes of a .zst file; OSError where they cannot be unpacked."""
+
+    def __init__(self, unpacked: Any, error: type[Exception]) -> None:
+        self._unpacked, self._error = unpacked, error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            return int(self._unpacked.readinto(buffer))
+        except self._error as error:
+            raise OSError(errno.EINVAL, f"not a readable zstd file: {error}") from None
 
 
 def _lines(stream: IO[Any], name: str, undecodable: Undecodable, *, ending: str, mark: str) -> Iterator[str]:
@@ -175,14 +208,15 @@ def as_list(prefixes: str | Sequence[str] | None) -> list[str]:
     return [prefixes] if isinstance(prefixes, str) else list(prefixes)
 
 
-def _stored(plain: Path) -> Path | None:
-    """This file or, where it is missing, the same name with .gz after it; None if neither exists."""
-    return next((path for path in (plain, Path(f"{plain}.gz")) if path.is_file()), None)
+def stored(plain: str | Path) -> Path | None:
+    """This file or, where it is missing, the same name with .gz or .zst after it; None if none exists."""
+    names = [Path(f"{plain}{ending}") for ending in ("", *PACKED)]
+    return next((path for path in names if path.is_file()), None)
 
 
 def named_files(names: str | Sequence[str] | None) -> list[Path]:
-    """The files of a key of the configuration: each as it is named or, where that is missing, with .gz after it."""
-    return [_stored(Path(name)) or Path(name) for name in as_list(names)]
+    """The files of a key of the configuration: each as it is named or, where that is missing, packed."""
+    return [stored(name) or Path(name) for name in as_list(names)]
 
 
 def find_file(prefix: str | os.PathLike[str], language: str) -> Path:
@@ -192,7 +226,7 @@ def find_file(prefix: str | os.PathLike[str], language: str) -> Path:
     configurations use.
     """
     plain = Path(f"{os.fspath(prefix)}.{language}")
-    found = _stored(plain)
+    found = stored(plain)
     if found is not None:
         return found
     message = f"neither {plain} nor {plain}.gz exists"
@@ -204,22 +238,44 @@ def find_file(prefix: str | os.PathLike[str], language: str) -> Path:
 
 def check_hides_no_packed(plain: Path) -> None:
     """Raise DataError if PLAIN.gz exists, which `find_file` would find no longer once the file `plain` is written."""
-    packed = Path(f"{plain}.gz")
-    if packed.exists():
+    for packed in (Path(f"{plain}{ending}") for ending in PACKED):
+        if not packed.exists():
+            continue
         raise DataError(
             f"{packed}: exists, but {plain} would be read in its place; move it away or give another prefix"
         )
 
 
+def find_pair(name: str, source_language: str, target_language: str) -> FilePair:
+    """The files of both sides of a text: those of a prefix, two that are named, or those that one file is read into.
+
+    Raises DataError for the first that is missing.
+    """
+    languages = source_language, target_language
+    if is_prefix(name, languages):
+        return FilePair(*(find_file(name, language) for language in languages))
+    found = read_name(name)
+    files = [stored(expanded(file)) for file in found.files]
+    for file, path in zip(found.files, files, strict=True):
+        if path is None:
+            raise DataError(missing(file))
+    if found.form:
+        pair: FilePair = FORMS.get(found.form)().sides(files[0], found.columns, languages)
+        return pair
+    return FilePair(*filter(None, files))
+
+
+def is_prefix(name: str, languages: Sequence[str]) -> bool:
+    """Whether a text is named by the prefix of its files: one of these exists, or it could be nothing else."""
+    return read_name(name) == ((name,), "", ()) or any(stored(f"{name}.{language}") for language in languages)
+
+
 def find_pairs(
     prefixes: str | Sequence[str] | None, source_language: str, target_language: str, *, key: str
 ) -> list[FilePair]:
-    """The files of every prefix; DataError starts with `key`, the configuration key that names them."""
+    """The files of every text; DataError starts with `key`, the configuration key that names them."""
     try:
-        return [
-            FilePair(find_file(prefix, source_language), find_file(prefix, target_language))
-            for prefix in as_list(prefixes)
-        ]
+        return [find_pair(prefix, source_language, target_language) for prefix in as_list(prefixes)]
     except DataError as error:
         raise DataError(f"{key}: {error}") from error
 
@@ -227,16 +283,17 @@ def find_pairs(
 def missing_pairs(
     prefixes: str | Sequence[str] | None, source_language: str, target_language: str, *, key: str
 ) -> list[tuple[str, str]]:
-    """The key of each prefix and side without a file, with the message about it."""
-    missing = []
-    for index, prefix in enumerate(as_list(prefixes)):
+    """The key of each text of which a file is missing or cannot be read, with each message about it."""
+    found, languages = [], (source_language, target_language)
+    for index, name in enumerate(as_list(prefixes)):
         place = key if isinstance(prefixes, str) else f"{key}.{index}"
-        for language in (source_language, target_language):
+        sides = [[language] for language in languages] if is_prefix(name, languages) else [languages]
+        for side in sides:
             try:
-                find_file(prefix, language)
+                find_pair(name, *languages) if len(side) == 2 else find_file(name, *side)
             except DataError as error:
-                missing.append((place, str(error)))
-    return missing
+                found.append((place, str(error)))
+    return found
 
 
 def read_pairs(

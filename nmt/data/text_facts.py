@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import hashlib
 import io
 import json
@@ -14,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt.data.text import FilePair, ParallelText, nothing_in, read_lines, unequal
+from nmt.data.text import FilePair, ParallelText, nothing_in, read_lines, unequal, unpacked_stream
 from nmt.data.work import Advance, no_progress
 from nmt.errors import DataError
 from nmt.files import file_identity, reason, remembered, replace_text
@@ -119,9 +118,7 @@ def read_facts(path: Path, *, advance: Advance = no_progress) -> FileFacts:
     lines = unfinished = 0
     try:
         with _Digesting(path, advance) as raw:
-            stream: Any = io.BufferedReader(raw, _BLOCK)
-            if path.suffix == ".gz":
-                stream = gzip.GzipFile(fileobj=stream)
+            stream = unpacked_stream(io.BufferedReader(raw, _BLOCK), path)
             while block := stream.read(_BLOCK):
                 if not (lines or unfinished) and is_wide(block.partition(b"\n")[0]):
                     raise ValueError("UTF-16")

@@ -172,16 +172,16 @@ def _result(servant: Connection, *, killed: str) -> Any:
 def _serve(connection: Connection, parent: int, function: Callable[..., Any]) -> None:
     obey_parent(parent)
     waiting: queue.Queue[Any] = queue.Queue()
+    # In a thread of its own, since OpenMP would wait in ours for threads of the parent, which a fork does not copy.
+    threading.Thread(target=_answer, args=(connection, function, waiting), daemon=True).start()
+    try:
+        while True:  # taken off the pipe at once: a parent that waits to send would not take our result
+            waiting.put(connection.recv())
+    except (EOFError, OSError):
+        os._exit(0)
 
-    def receive() -> None:
-        try:
-            while True:
-                waiting.put(connection.recv())
-        except (EOFError, OSError):
-            os._exit(0)
 
-    # Taken off the pipe at once: a parent that waits to send would not take our result.
-    threading.Thread(target=receive, daemon=True).start()
+def _answer(connection: Connection, function: Callable[..., Any], waiting: queue.Queue[Any]) -> None:
     while True:
         answer: tuple[Any, NmtError | None, str]
         try:

@@ -19,11 +19,10 @@ from nmt.evaluation.report import FORMATS, System
 from nmt.evaluation.report import Result as Measured
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SEED, check_test
 from nmt.evaluation.significance import confidence as resampled
-from nmt.evaluation.testsets import test_set as published_set
 from nmt.library.loading import load, path_of
 from nmt.library.translator import Translator
 from nmt.library.values import Result
-from nmt.registry import METRICS
+from nmt.registry import METRICS, TEST_SETS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -240,7 +239,7 @@ def evaluate(
     if test_set is not None:
         if source is not None or references not in (None, (), []):
             raise ConfigError(f"the test set {test_set} already has source and references; give one of the two")
-        found = published_set(test_set, language_pair)
+        found = TEST_SETS.get("sacrebleu")(test_set, language_pair)
         joined = (
             [line for file in files for line in _lines(file, file)] for files in (found.sources, *found.references)
         )

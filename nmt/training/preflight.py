@@ -20,7 +20,6 @@ from nmt.config.options import check_options, choices
 from nmt.config.problems import Problem
 from nmt.config.schema import Config, TrainingConfig
 from nmt.data import planned_sizes
-from nmt.data.demo import check_languages
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, missing, shown
 from nmt.evaluation import build_metrics
 from nmt.files import memory, temporary_directory
@@ -29,7 +28,7 @@ from nmt.interop.model_dir import TRANSLATION, config_file, find_model
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import loss_weights
-from nmt.registry import CELLS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TASKS, TOKENIZERS, Registry
+from nmt.registry import CELLS, GENERATORS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TASKS, TOKENIZERS, Registry
 from nmt.search.kept import load_glossary
 from nmt.search.shortlist import read_shortlist
 from nmt.system import expanded
@@ -250,9 +249,9 @@ def _questions(
         yield "kernels", lambda: choose_kernels(config.kernels, device=device)
     if all(choice.name in METRICS.names() for choice in choices(config.evaluation.metrics)):
         yield "evaluation.metrics", lambda: build_metrics(config.evaluation, language=config.data.target_language)
-    if config.data.generator == "demo":
+    if (generator := GENERATORS.known(config.data.generator)) is not None:
         languages = config.data.source_language, config.data.target_language
-        yield "data.source_language", lambda: check_languages(*languages)
+        yield "data.source_language", lambda: generator.check_languages(*languages)
     start, shortlist, glossary = config.training.init_from, config.decoding.shortlist, config.decoding.glossary
     if start is not None and not resumes:
         yield KEY, lambda: find_initial_weights(start)

@@ -1,6 +1,6 @@
 """The sentences of the demo corpus: clauses around a verb, kinds of sentences, and how often each comes.
 
-`python -m scripts.demo_grammar.sentences` writes nmt/data/demo.tsv.bz2, the text that nmt has.
+`python -m scripts.demo_grammar.sentences` writes nmt/demo_corpus/demo.tsv.bz2, the text that nmt has.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple, cast
 
-from nmt.data.demo import PAIRS, TEXT
+from nmt.demo_corpus.text import PAIRS, TEXT
 from scripts.demo_grammar import english, german, sampling
 from scripts.demo_grammar.german import Case
 from scripts.demo_grammar.sampling import FREQUENCIES, PACES, Sampler

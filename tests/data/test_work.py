@@ -16,6 +16,7 @@ import pytest
 from nmt.data import work as progress_module
 from nmt.data.work import in_child, map_in_order, progress
 from nmt.errors import ConfigError, DataError
+from tests.conftest import HANGS
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -138,3 +139,27 @@ def test_nothing_for_short_work_and_when_it_is_not_wanted(capsys: pytest.Capture
         with progress("reading", total=10, unit="B", shown=shown) as advance:
             advance(10)
     assert capsys.readouterr().err == ""
+
+
+UNIGRAM = """
+import sys
+from pathlib import Path
+import torch
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
+torch.set_num_threads(2)
+torch.randn(1 << 22).tanh()
+options = SentencePieceOptions(vocab_size=300, model_type="unigram", byte_fallback=False)
+print(SentencePieceTokenizer.train([Path(sys.argv[1])], [Path(sys.argv[1])], options=options, seed=1).source_size)
+"""
+
+
+def test_a_unigram_model_is_trained_after_torch_has_computed_with_threads(tmp_path: Path) -> None:
+    """OpenMP, whose threads a fork does not copy, waited for them and never ended."""
+    text = tmp_path / "text"
+    words = [a + b + c for a in "bdfgklmn" for b in "aeiou" for c in "rstw"]
+    text.write_text("".join(f"{' '.join(words[i::7])}\n{' '.join(words[i::11])}\n" for i in range(7)), encoding="utf-8")
+    child = subprocess.run(
+        [sys.executable, "-c", UNIGRAM, str(text)], capture_output=True, text=True, timeout=HANGS, cwd=REPOSITORY
+    )
+    assert child.returncode == 0, child.stderr
+    assert 30 < int(child.stdout) <= 300

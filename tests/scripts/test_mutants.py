@@ -24,6 +24,7 @@ from mutant_list import Mutant, Sources, read_mutants  # noqa: E402  (lies besid
 FEWEST, FEWEST_OF_SATELLITE = 25, 10
 """Bugs of each package."""
 TOGETHER = {
+    "demo_corpus": "data",
     "inspection": "library",
     "onnx_export": "interop",
     "optimization": "training",
@@ -35,6 +36,8 @@ TOGETHER = {
     "scoring": "cli",
     "shortlisting": "data",
     "tasks": "training",
+    "test_sets": "cli",
+    "text_forms": "corpora",
 }
 """Packages whose bugs are counted with those of another."""
 

@@ -118,7 +118,7 @@ def is_near(score: float, with_space: float) -> bool:
 
 def test_words_that_are_whole_are_kept_where_they_fit_best() -> None:
     """By a trained model, which continues words as words go on, in one beam for all ends of the word."""
-    texts = bz2.decompress((REPOSITORY / "nmt/data/demo.tsv.bz2").read_bytes()).decode().splitlines()[:200]
+    texts = bz2.decompress((REPOSITORY / "nmt/demo_corpus/demo.tsv.bz2").read_bytes()).decode().splitlines()[:200]
     pairs = [line.split("\t") for line in texts]
     with nmt.load("en-de") as translator:
         results = []

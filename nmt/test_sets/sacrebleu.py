@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from nmt.errors import ConfigError, DataError, near_miss
+from nmt.registry import TEST_SETS
 
 
 class Published(NamedTuple):
@@ -22,6 +23,7 @@ class Published(NamedTuple):
     """That is translated to."""
 
 
+@TEST_SETS.register("sacrebleu")
 def test_set(names: str, pair: str | None) -> Published:
     """The files of test sets (separated by commas, as for `sacrebleu -t`) for a language pair such as `en-de`.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.demo import check_languages, write_corpus
+from nmt.demo_corpus.text import Demo
 from nmt.errors import ConfigError, DataError
 
 SIZES = {"train": 14_000, "dev": 500, "test": 500}
@@ -17,7 +17,7 @@ SIZES = {"train": 14_000, "dev": 500, "test": 500}
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demo") / "corpus"
-    write_corpus(folder, "en", "de")
+    Demo.write(folder, "en", "de")
     return folder
 
 
@@ -42,7 +42,7 @@ def test_no_sentence_comes_twice_in_a_part_or_in_two(corpus: Path, side: str) ->
 
 @pytest.mark.slow
 def test_the_other_direction_is_the_same_corpus(corpus: Path, tmp_path: Path) -> None:
-    write_corpus(tmp_path, "de", "en")
+    Demo.write(tmp_path, "de", "en")
     for path in corpus.iterdir():
         assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 
@@ -55,17 +55,17 @@ def test_the_whole_corpus_is_that_of_the_published_figures(corpus: Path) -> None
 
 def test_other_languages_are_a_mistake_in_the_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.source_language.*'fr'-'de'"):
-        write_corpus(tmp_path, "fr", "de")
+        Demo.write(tmp_path, "fr", "de")
     with pytest.raises(ConfigError, match=r"data\.source_language"):
-        write_corpus(tmp_path, "en", "en")
+        Demo.write(tmp_path, "en", "en")
 
 
 def test_both_directions_are_there() -> None:
     for languages in (("en", "de"), ("de", "en")):
-        check_languages(*languages)
+        Demo.check_languages(*languages)
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"file.*cannot be written"):
-        write_corpus(tmp_path / "file" / "corpus", "en", "de")
+        Demo.write(tmp_path / "file" / "corpus", "en", "de")

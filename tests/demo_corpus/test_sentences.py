@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from nmt.data.demo import PAIRS, TEXT
+from nmt.demo_corpus.text import PAIRS, TEXT
 from scripts.demo_grammar.german import noun_form
 from scripts.demo_grammar.sentences import KINDS, Pair, generate, text_of
 from scripts.demo_grammar.words import nouns

@@ -1,0 +1,1 @@
+"""Published test sets by their names, as nmt-eval reads them."""

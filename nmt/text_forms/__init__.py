@@ -1,0 +1,1 @@
+"""Parallel text in one file: TSV, JSON lines and TMX."""
