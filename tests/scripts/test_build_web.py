@@ -98,10 +98,10 @@ def test_the_same_in_node_as_by_the_native_engine(page: Path, tmp_path: Path, be
 def test_options_of_the_browser_by_their_names(page: Path, tmp_path: Path) -> None:
     seen = in_node(page, tmp_path, beam=4)
     lacking, threads, wrong, half = seen["problems"]
-    allowed = "Allowed: beam_size, n_best, max_length_offset, max_length_factor, length_penalty, length_normalization, "
+    allowed = "Allowed: search, search_options, beam_size, n_best, max_length_offset, max_length_factor, "
+    allowed += "length_penalty, length_normalization, shortlist, scores, attention, split, split_long, repeat_penalty, "
+    allowed += "min_length, no_repeat_ngram, coverage_penalty, target_language, entropies."
     what = "is not an option of the engine in a browser"
-    allowed += "shortlist, scores, attention, split, split_long, repeat_penalty, min_length, no_repeat_ngram, "
-    allowed += "coverage_penalty, target_language."
     assert lacking == f"glossary: {what}. {allowed}"
     assert threads.startswith("threads: is not an option")
     assert (wrong, half) == ("repeat_penalty must be 0.01 to 10", "n_best must be 1 to 1000")

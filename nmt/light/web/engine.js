@@ -4,6 +4,7 @@
 const NMT = (() => {
   const ROOM = 1000; // bytes of a message
   const WITHOUT = ["threads"]; // options of nmt_options that make no difference here
+  const INNER = ["beam_of_one", "sample", "temperature", "top_k", "top_p", "seed"]; // set by search and search_options
   const SEARCHES = { auto: {}, beam: { beam_of_one: 1 }, greedy: { beam_size: 1 }, sample: { sample: 1 } }; // what each sets
   const CUT = 1, NOT_FINITE = 2, SEVERAL = 4;
   const ASKED = ["text", "prefix", "forbidden"]; // the fields of nmt_request
@@ -87,7 +88,7 @@ const NMT = (() => {
         if (name === "target_language" && value !== "none" && !this.languages.has(value))
           throw new Error(`${name}: ${value} is not allowed. Allowed: ${[...this.languages.keys(), "none"].join(", ")}.`);
         const number = this.languages.get(name === "target_language" && value) ?? (WORDS[name] ? WORDS[name].indexOf(value) : value === "none" ? 0 : Number(value));
-        if (!place) throw new Error(`${name}: is not an option of the engine in a browser. Allowed: ${[...this.names.keys()].join(", ")}.`);
+        if (!place) throw new Error(`${name}: is not an option of the engine in a browser. Allowed: ${["search", "search_options", ...this.names.keys()].filter((one) => !INNER.includes(one)).join(", ")}.`);
         if (!c.nmt_set_option(this.options, place, number, this.problem, ROOM)) throw new Error(this.said());
       }
       if (!("beam_size" in options || options.sample)) { // a smaller beam is widened
