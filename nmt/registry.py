@@ -81,6 +81,8 @@ class Registry(Generic[T]):
         return refused("", name, allowed, problem=f"is not a known {self.kind}")
 
 
+AUGMENTERS: Registry[Any] = Registry("augmentation", "nmt.augmentation.epochs")
+MODIFIERS: Registry[Any] = Registry("modifier of training text", "nmt.augmentation.modifiers")
 CELLS: Registry[Any] = Registry("cell", "nmt.cells")
 INITIALIZERS: Registry[Any] = Registry("initializer", "nmt.cells", "nmt.optimization.initializers")
 MODELS: Registry[Any] = Registry(

@@ -38,6 +38,7 @@ Depth = Annotated[int, Strict(), Field(gt=0, le=DEEPEST)]
 PositiveFloat = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False, strict=True)]
 NotNegativeFloat = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False, strict=True)]
 Fraction = Annotated[float, Field(ge=0, lt=1, strict=True)]
+Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 Text = Annotated[str, Strict(), Field(min_length=1)]
 Paths = FilePath | Annotated[list[FilePath], Field(min_length=1)]
 Corpora = Annotated[Paths, BeforeValidator(name_of)]
@@ -180,6 +181,9 @@ class DataConfig:
     means each pair once. Prefixes are those of `train`, then those of `monolingual`."""
     sampling_weights: Annotated[list[PositiveFloat], Field(min_length=1)] | None = fixed(None)
     """The relative shares of the prefixes in an epoch, in their order; instead of a temperature."""
+    augmentation: list[Annotated[dict[Text, Share], Field(min_length=1, max_length=1)]] = fixed(default_factory=list)
+    """How training pairs are changed, and which share of them in an epoch, in this order, such as `[{typos: 0.05},
+    {no_end_mark: 0.2}]`: [augmentation.md](augmentation.md)."""
     dev: Corpora | None = None
     """The validation text or texts, named like those of `train`."""
     dev_references: Paths | None = None

@@ -23,7 +23,7 @@ from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.data.work import progress as shown_progress
 from nmt.errors import ConfigError, DataError, counted, missing
 from nmt.files import unreadable
-from nmt.registry import GENERATORS, TOKENIZERS
+from nmt.registry import AUGMENTERS, GENERATORS, TOKENIZERS
 
 _FORMAT = 2  # raise it when encoding or the files of a corpus change
 _RECORD = "tokenizer.json"
@@ -103,6 +103,9 @@ def prepare(
     tokenizer = make_tokenizer(config, source, target, run_dir=run_dir, known=known, start=start, shown=progress)
     train_tags = training_tags(data, tokenizer)
     sides = tokenizer.sampling()  # which a vocabulary may not allow
+    if data.augmentation:
+        given, limit = (data.augmentation, tokenizer, languages), data.max_length
+        sides = sides._replace(changed=AUGMENTERS.get("text")(*given, tags=train_tags, max_length=limit))
 
     def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int, tags: Tags = ()) -> Corpus:
         digests = [known.digest(path) for pair in files for path in pair]

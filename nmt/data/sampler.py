@@ -149,12 +149,13 @@ class Resegmentation:
 
     def __call__(self, epoch: int, rows: Rows) -> DrawnPairs:
         """The pairs `rows`, each any number of times, as epoch `epoch`, counted from 0, has them."""
-        rows, sides = np.unique(rows), list[DrawnSide | None]()
-        for name, splitter, side in zip(SIDES, self._sides, self._corpus.sides, strict=True):
+        rows, sides, change = np.unique(rows), list[DrawnSide | None](), self._sides.changed
+        changed = (None, None) if change is None else change(self._corpus, epoch, rows, seed=self._seed)
+        for name, splitter, side, own in zip(SIDES, self._sides[:2], self._corpus.sides, changed, strict=True):
             if splitter is None:
-                sides.append(None)
+                sides.append(own and DrawnSide(own, np.zeros(len(rows), bool)))
                 continue
-            ids, lengths, _ = side.taken(rows)
+            ids, lengths, _ = own or side.taken(rows)
             drawn = draw(splitter, ids, lengths, seeds(self._seed, epoch, name, rows), limit=self._limit)
             sides.append(DrawnSide(FlatSentences.of(drawn.ids, drawn.lengths), drawn.kept))
         return DrawnPairs(self._corpus, rows, sides)

@@ -151,8 +151,7 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 def unpacked_stream(stream: Any, path: Path) -> Any:
-    """The bytes of an open file of this name, unpacked where it is packed. Raises DataError where that needs a library
-    that is missing."""
+    """The bytes of an open file of this name, unpacked; DataError where that needs a library that is missing."""
     if path.suffix == ".gz":
         import gzip  # late: a command that has nothing to unpack starts sooner
 
@@ -239,11 +238,9 @@ def find_file(prefix: str | os.PathLike[str], language: str) -> Path:
 def check_hides_no_packed(plain: Path) -> None:
     """Raise DataError if PLAIN.gz exists, which `find_file` would find no longer once the file `plain` is written."""
     for packed in (Path(f"{plain}{ending}") for ending in PACKED):
-        if not packed.exists():
-            continue
-        raise DataError(
-            f"{packed}: exists, but {plain} would be read in its place; move it away or give another prefix"
-        )
+        if packed.exists():
+            what = f"{packed}: exists, but {plain} would be read in its place"
+            raise DataError(f"{what}; move it away or give another prefix")
 
 
 def find_pair(name: str, source_language: str, target_language: str) -> FilePair:
@@ -331,16 +328,6 @@ def wide(*paths: Path) -> DataError | None:
         if is_wide(first):
             return DataError(f"{path}, line 1: {not_utf8(first)}")
     return None
-
-
-def count_pairs(pairs: Sequence[FilePair]) -> int:
-    """Number of line pairs of all files, of what is not UTF-8 too; the other errors of `read_pairs`, and DataError if
-    there are none."""
-    rules = Undecodable("empty"), Undecodable("empty")
-    count = sum(1 for pair in pairs for _ in read_pairs(pair, undecodable=rules))
-    if count == 0:
-        raise nothing_in(pairs)
-    return count
 
 
 def nothing_in(pairs: Sequence[FilePair]) -> DataError:

@@ -26,6 +26,8 @@ class Sides(NamedTuple):
 
     source: Splitter | None = None
     target: Splitter | None = None
+    changed: Any = None
+    """How text is changed before that: a member of `AUGMENTERS`."""
 
 
 class Tokenizer(ABC):

@@ -78,6 +78,8 @@ class AlignmentGuide:
 
     def __init__(self, config: Config, data: PreparedData, run: Path) -> None:
         """Read the files, or what they were read into before. Raises ConfigError or DataError."""
+        if config.data.augmentation:
+            raise ConfigError(f"{KEY}: not with data.augmentation: its alignments are those of the text as it is")
         text = generated(config.data, run)
         pairs = find_pairs(text.train, text.source_language, text.target_language, key="data.train")
         files = [Path(name) for name in as_list(config.training.guided_alignment)]

@@ -253,14 +253,16 @@ def _end(
 def _score_pairs(arguments: argparse.Namespace) -> int:
     """Translations of a source."""
     from nmt.cli.opened import shortest_training
-    from nmt.data.text import FilePair, count_pairs, read_pairs
+    from nmt.data.text import FilePair, nothing_in, read_pairs
 
     check_ensemble(arguments, models=len(arguments.models))
     require(1)
     files = FilePair(arguments.source, arguments.target)
     if all(path.is_file() for path in files):
-        # Report unequal files before the first score; pipes can be read only once.
-        count_pairs([files])
+        # Report unequal and empty files before the first score; pipes can be read only once.
+        lines = sum(1 for _ in read_pairs(files, undecodable=(Undecodable("empty"), Undecodable("empty"))))
+        if not lines:
+            raise nothing_in([files])
     rules = Undecodable(arguments.errors), Undecodable(arguments.errors)
     pairs = read_pairs(files, undecodable=rules)
     scores: Iterable[PairScore]

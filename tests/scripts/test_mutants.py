@@ -24,6 +24,7 @@ from mutant_list import Mutant, Sources, read_mutants  # noqa: E402  (lies besid
 FEWEST, FEWEST_OF_SATELLITE = 25, 10
 """Bugs of each package."""
 TOGETHER = {
+    "augmentation": "data",
     "demo_corpus": "data",
     "inspection": "library",
     "onnx_export": "interop",

@@ -1,0 +1,1 @@
+"""Training text changed as people change it: capitals, typing errors, missing end marks, several sentences."""
