@@ -5,7 +5,7 @@
 
 The options take turns with the search without any; the time is the median of the ratios of neighbouring turns, by one
 thread. Of a prefix the first two words of the reference are given, forbidden is the longest word of the translation
-without it. Prints a table in Markdown.
+without it. What remains of a difference is partly the number of tokens: it is shown, too. Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -44,7 +44,16 @@ def cases(translator: Any, lines: list[str], references: list[str]) -> dict[str,
         "forbidden word": (forbidden, {}),
         "coverage_penalty 0.2": (lines, {"coverage_penalty": 0.2}),
         "repeat_penalty 1.2": (lines, {"repeat_penalty": 1.2}),
+        "entropies": (lines, {"details": ["entropies"]}),
+        "sample": (lines, {"search": "sample"}),
+        "sample, top_p 0.9": (lines, {"search": "sample", "search_options": {"top_p": 0.9}}),
     }
+
+
+def tokens(translator: Any, texts: list[Any], options: dict[str, Any]) -> int:
+    """Tokens of the translations, for each of which there is a step."""
+    found = translator.translate(texts, **{**options, "details": ["tokens"]})
+    return sum(len(one.tokens) for one in found)
 
 
 def spent(translator: Any, texts: list[Any], options: dict[str, Any]) -> tuple[float, list[str]]:
@@ -66,19 +75,22 @@ def main() -> int:
     references = list(read_lines(arguments.reference))[: arguments.lines]
     translator = open_engine([arguments.model])
     print(f"{arguments.model}, {len(lines)} lines, {translator.kernels}, one thread\n")
-    print("| option | BLEU, greedy | CPU time, greedy | BLEU, beam of 4 | CPU time, beam of 4 |\n|---|---|---|---|---|")
+    heads = [f"BLEU, {name} | tokens, {name} | CPU time, {name}" for name in ("greedy", "beam of 4")]
+    print(f"| option | {' | '.join(heads)} |\n|{'---|' * 7}")
     beams = ({"beam_size": 1, "scores": False}, {"beam_size": 4})
     bases = [spent(translator, lines, beam) for beam in beams]
+    lengths = [tokens(translator, lines, beam) for beam in beams]
     cells = [
-        f"{sacrebleu.corpus_bleu(found, [references]).score:.2f} | {1000 * seconds / len(lines):.2f} ms a line"
-        for seconds, found in bases
+        f"{sacrebleu.corpus_bleu(found, [references]).score:.2f} | {count:,} | {1000 * seconds / len(lines):.2f} ms"
+        for (seconds, found), count in zip(bases, lengths, strict=True)
     ]
     print(f"| none | {' | '.join(cells)} |")
     for name, (texts, options) in cases(translator, lines, references).items():
         cells = []
-        for beam in beams:
-            if "coverage_penalty" in options and beam["beam_size"] == 1:
-                cells.append("- | -")
+        for beam, length in zip(beams, lengths, strict=True):
+            is_left_out = "coverage_penalty" if beam["beam_size"] == 1 else "search"  # samples have no beam
+            if is_left_out in options:
+                cells.append("- | - | -")
                 continue
             ratios, found = [], list[str]()
             for _ in range(arguments.repeats):
@@ -86,7 +98,8 @@ def main() -> int:
                 own, found = spent(translator, texts, {**beam, **options})
                 ratios.append(own / base)
             bleu = sacrebleu.corpus_bleu(found, [references]).score
-            cells.append(f"{bleu:.2f} | {100 * (statistics.median(ratios) - 1):+.1f} %")
+            more = tokens(translator, texts, {**beam, **options}) / length
+            cells.append(f"{bleu:.2f} | {100 * (more - 1):+.1f} % | {100 * (statistics.median(ratios) - 1):+.1f} %")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
     return 0
 

@@ -370,9 +370,8 @@ def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
 def _described(models: Sequence[str], translator: Translator, options: dict[str, Any], *, typed: bool) -> str:
     name = models[0] if len(models) == 1 else f"{len(models)} models"
     beam = translator.beam_size(**options)
-    search = "greedy" if beam is None else f"beam {beam}"
-    if options["search"] == "sample":
-        search = f"{counted(options['n_best'] or 1, 'sample')} a line"
+    kept = f"{counted(beam or 1, 'sample')} a line" if options["search"] == "sample" else f"beam {beam}"
+    search = "greedy" if beam is None else kept
     text = f"{name}, {search}, {translator.kernels}, {counted(options['threads'], 'thread')}"
     narrow, n_best = options["beam_size"] or translator.defaults.beam_size, options["n_best"] or 1
     if n_best > narrow and options["search"] != "sample":

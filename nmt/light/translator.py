@@ -206,9 +206,8 @@ class Translator(NotCopied):
     def beam_size(self, **options: Any) -> int | None:
         """Hypotheses that a search with these options keeps, or samples; None for greedy search."""
         chosen = self._options(options)[0]
-        if chosen.sample:
-            return int(chosen.n_best)
-        return chosen.beam_size if chosen.beam_size > 1 or chosen.beam_of_one else None
+        kept = chosen.n_best if chosen.sample else chosen.beam_size
+        return int(kept) if chosen.sample or chosen.beam_size > 1 or chosen.beam_of_one else None
 
     def close(self) -> None:
         """Give the memory back; also at the end of a `with` block."""

@@ -364,7 +364,6 @@ const char *nmt_piece(const nmt_model *m, int32_t target, int32_t id, size_t *si
     return subwords_piece(target ? m->target : m->source, id, size);
 }
 
-
 int32_t nmt_language(const nmt_model *m, int32_t i) {
     return i >= 0 && (size_t)i < m->language_count ? m->languages[i] : 0;
 }

@@ -258,7 +258,6 @@ UNIT_ROW(lstm_row) {
 #endif
 }
 
-
 /* --- what a search asks of the logits of a row: their sum in the softmax, the largest, the k best --- */
 
 /* e^x of numbers up to 0, each with an error of at most 2e-7 of the largest term of the sum, which is 1:

@@ -73,7 +73,7 @@ struct searcher {
     i64 *from;    /* of each row of the next step, the row of this step that it continues */
     i64 *parents; /* of each alive hypothesis of one sentence the row within it that it continues */
     block covered; /* [length of the source] */
-    block weights; /* [vocabulary] of the words to draw from */
+    block weights; /* [vocabulary] of words, from 0 to 1 */
     float *entropies; /* of the rows of one sentence, in this step */
     block logits, single, scratch; /* logits: [ROWS_AT_ONCE or the beam][vocabulary], of the mean and of one model */
     bool *seen;                    /* [vocabulary], false between calls */
@@ -208,7 +208,7 @@ static bool open_slots(searcher *s, i64 beam) {
     s->beam = beam, s->slots = s->rows / beam;
     size_t at_once = (size_t)rows_at_once(s), vocabulary = ((size_t)s->models[0]->set.target_size + 31) / 32 * 32;
     if (!renew(&s->logits, at_once, vocabulary) || (s->count > 1 && !renew(&s->single, at_once, vocabulary))) return false;
-    if (s->set->sample && !renew(&s->weights, 1, vocabulary)) return false;
+    if ((s->set->sample || s->set->entropies) && !renew(&s->weights, 1, vocabulary)) return false;
     for (int m = 0; m < s->count; m++)
         if (!renew_scratch(&s->scratch, &s->models[m]->tensors[s->models[m]->set.table], (i64)at_once)) return false;
     for (i64 i = 0; i < s->slots; i++) {
@@ -385,24 +385,28 @@ static bool penalise_repeats(const searcher *s, const slot *own, int32_t last, f
     return true;
 }
 
-/* The entropy in nats of the distribution that logits describe. */
-static float entropy_of(const searcher *s, const float *x, i64 count) {
-    double sum, parts = 0.0;
-    float top = s->k->log_sum_parts(x, count, &sum);
-    for (i64 j = 0; j < count; j++)
-        if (x[j] > -INFINITY) parts += (double)(expf(x[j] - top) * (x[j] - top));
-    return (float)(log(sum) - parts / sum);
+/* exp((x - top) / temperature) of logits, in s->weights. */
+static float *weights_of(searcher *s, const float *logits, i64 count, float top, float temperature) {
+    float *weights = s->weights.values, factor = 0.5f / temperature;
+    for (i64 j = 0; j < count; j++) weights[j] = (top - logits[j]) * factor;
+    s->k->powers(weights, weights, count);
+    return weights;
 }
 
 /* Makes of the logits of a row those to choose from; with *add they are log-probabilities of the hypothesis. False where
    memory ends. */
 static bool prepare(searcher *s, slot *own, i64 row, float *logits, i64 words, bool normalised, float *add) {
-    double sum = 1.0;
+    double sum = 1.0, parts = 0.0;
     float top = 0.0f;
     int32_t last = own->alive[row].node;
     normalised = !penalise_repeats(s, own, last, logits, words) && normalised;
-    if (s->set->entropies) s->entropies[row] = entropy_of(s, logits, words);
-    if (!normalised && (s->set->scores || !is_greedy(s))) top = s->k->log_sum_parts(logits, words, &sum);
+    if (s->set->entropies || (!normalised && (s->set->scores || !is_greedy(s)))) top = s->k->log_sum_parts(logits, words, &sum);
+    if (s->set->entropies) {
+        const float *weights = weights_of(s, logits, words, top, 1.0f);
+#pragma omp simd reduction(+ : parts)
+        for (i64 j = 0; j < words; j++) parts += weights[j] > 0.0f ? (double)(weights[j] * (logits[j] - top)) : 0.0;
+        s->entropies[row] = (float)(log(sum) - parts / sum);
+    }
     *add = (float)((double)own->alive[row].value - (double)top - log(sum));
     if (!keep_rules(s, own, last, logits, words)) return false;
     logits[PAD] = -INFINITY;
@@ -447,29 +451,29 @@ static bool advance_beam(searcher *s, slot *own, float *logits, i64 stride, i64 
     return true;
 }
 
-/* What the weights, from 0 to 1, with these bits or greater ones have together, each counted as 1 or as itself. The bits
-   of such numbers have their order. */
-static double amount_from(const float *weights, i64 count, uint32_t least, bool as_one) {
-    double found = 0.0;
-    for (i64 j = 0; j < count; j++) {
-        uint32_t bits;
-        memcpy(&bits, &weights[j], sizeof bits);
-        if (bits >= least) found += as_one ? 1.0 : (double)weights[j];
-    }
-    return found;
+static double sum_of(const float *weights, i64 count) {
+    double sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+    for (i64 j = 0; j < count; j++) sum += (double)weights[j];
+    return sum;
 }
 
-/* Keeps the fewest of the largest weights that have an amount together, of equal ones the first. */
+/* Keeps the fewest of the largest weights that have an amount together, each counted as 1 or as itself; of equal ones the
+   first. The bits of such numbers have their order: eight at a time of the smallest one that is kept are found. */
 static void keep_largest(float *weights, i64 count, double wanted, bool as_one) {
-    uint32_t least = 0, above = 0x3f800001; /* of the smallest that is kept, and more than 1 has */
-    while (above - least > 1) {
-        uint32_t middle = least + (above - least) / 2;
-        if (amount_from(weights, count, middle, as_one) >= wanted) least = middle;
-        else above = middle;
+    uint32_t least = 0, bits;
+    double before = 0.0; /* of larger ones */
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        double amounts[256] = {0};
+        uint32_t digit = 255;
+        for (i64 j = 0; j < count; j++) {
+            memcpy(&bits, &weights[j], sizeof bits);
+            if (bits >> shift >> 8 == least >> shift >> 8) amounts[bits >> shift & 255] += as_one ? 1.0 : (double)weights[j];
+        }
+        while (digit && before + amounts[digit] < wanted) before += amounts[digit--];
+        least |= digit << shift;
     }
-    double before = amount_from(weights, count, above, as_one);
     for (i64 j = 0; j < count; j++) {
-        uint32_t bits;
         memcpy(&bits, &weights[j], sizeof bits);
         if (bits > least) continue;
         if (bits < least || before >= wanted) weights[j] = 0.0f;
@@ -479,13 +483,13 @@ static void keep_largest(float *weights, i64 count, double wanted, bool as_one) 
 
 /* The weights of words in proportion to which one is drawn, and their sum. */
 static double weigh(searcher *s, const float *logits, i64 count) {
-    float *weights = s->weights.values, top = logits[s->k->first_maximum(logits, count)];
-    for (i64 j = 0; j < count; j++) weights[j] = expf((logits[j] - top) / s->set->temperature);
+    const float top = logits[s->k->first_maximum(logits, count)];
+    float *weights = weights_of(s, logits, count, top, s->set->temperature);
     if (s->set->top_k && s->set->top_k < count) keep_largest(weights, count, s->set->top_k, true);
-    double sum = amount_from(weights, count, 0, false);
+    const double sum = sum_of(weights, count);
     if (s->set->top_p >= 1.0f) return sum;
     keep_largest(weights, count, (double)s->set->top_p * sum, false);
-    return amount_from(weights, count, 0, false);
+    return sum_of(weights, count);
 }
 
 /* A word for each sample, drawn by a random number that follows from the seed, the source, the number of the sample and

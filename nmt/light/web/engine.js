@@ -4,8 +4,9 @@
 const NMT = (() => {
   const ROOM = 1000; // bytes of a message
   const WITHOUT = ["threads"]; // options of nmt_options that make no difference here
-  const INNER = ["beam_of_one", "sample", "temperature", "top_k", "top_p", "seed"]; // set by search and search_options
   const SEARCHES = { auto: {}, beam: { beam_of_one: 1 }, greedy: { beam_size: 1 }, sample: { sample: 1 } }; // what each sets
+  const SAMPLING = ["temperature", "top_k", "top_p", "seed"]; // search_options
+  const INNER = [...SAMPLING, "sample", "beam_of_one"]; // options of nmt_options that follow from these
   const CUT = 1, NOT_FINITE = 2, SEVERAL = 4;
   const ASKED = ["text", "prefix", "forbidden"]; // the fields of nmt_request
   const WORDS = { split: ["auto", "sentences", "none"], length_normalization: ["gnmt", "power"] }; // values of options, in the engine's order
@@ -63,7 +64,6 @@ const NMT = (() => {
       const texts = { text: oneLine(line), prefix: oneLine(prefix), forbidden: phrases.flatMap(spelled).join("\n") };
       const places = ASKED.map((name, i) => {
         const bytes = new TextEncoder().encode(texts[name]), place = c.malloc(bytes.length + 1);
-        if (!place) throw new Error("not enough memory");
         new Uint8Array(c.memory.buffer, place, bytes.length).set(bytes);
         [place, bytes.length].forEach((number, k) => this.view().setUint32(this.request + 8 * i + 4 * k, number, true));
         return place;
@@ -81,6 +81,11 @@ const NMT = (() => {
     /* Sets the options; an Error names one that there is not, or whose value is not allowed. */
     choose({ search = "auto", search_options = {}, ...given }) {
       const { c } = this, options = { ...SEARCHES[search], ...given, ...search_options };
+      const allowed = ["search", "search_options", ...this.names.keys()].filter((name) => !INNER.includes(name));
+      for (const name of Object.keys(given))
+        if (!allowed.includes(name)) throw new Error(`${name}: is not an option of the engine in a browser. Allowed: ${allowed.join(", ")}.`);
+      for (const name of Object.keys(search_options))
+        if (search !== "sample" || !SAMPLING.includes(name)) throw new Error(`search_options: ${name}: is not an option of this search. The search sample has: ${SAMPLING.join(", ")}.`);
       if (!SEARCHES[search]) throw new Error(`search: ${search} is not known. Allowed: ${Object.keys(SEARCHES).join(", ")}.`);
       c.nmt_options_begin(this.model, this.options);
       for (const [name, value] of Object.entries(options)) {
@@ -88,7 +93,6 @@ const NMT = (() => {
         if (name === "target_language" && value !== "none" && !this.languages.has(value))
           throw new Error(`${name}: ${value} is not allowed. Allowed: ${[...this.languages.keys(), "none"].join(", ")}.`);
         const number = this.languages.get(name === "target_language" && value) ?? (WORDS[name] ? WORDS[name].indexOf(value) : value === "none" ? 0 : Number(value));
-        if (!place) throw new Error(`${name}: is not an option of the engine in a browser. Allowed: ${["search", "search_options", ...this.names.keys()].filter((one) => !INNER.includes(one)).join(", ")}.`);
         if (!c.nmt_set_option(this.options, place, number, this.problem, ROOM)) throw new Error(this.said());
       }
       if (!("beam_size" in options || options.sample)) { // a smaller beam is widened
