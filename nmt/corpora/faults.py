@@ -48,7 +48,11 @@ _SLACK: Final = 10
 _LEAST_LETTERS: Final = 3
 """With fewer letters the script is not checked: abbreviations occur in every language."""
 _WORD: Final = re.compile(r"[^\W\d_]+")
-_BEYOND_LATIN: Final = re.compile("[\u0300-\U0010ffff]")
+_BEYOND_NOT_LATIN: Final = re.compile(
+    "[^\x00-\xa9\xab-\xb4\xb6-\xb9\xbb-\u024f\u2010-\u2027\u2030-\u205e\u20a0-\u20bf]"
+)
+_LATIN: Final = re.compile("[\u0300-\U0010ffff]")
+_NOT_LATIN: Final = re.compile("[^\x00-\xa9\xab-\xb4\xb6-\xb9\xbb-\u024f\u2010-\u2027\u2030-\u205e\u20a0-\u20bf]")
 _LATIN: Final = re.compile("[A-Za-z\u00c0-\u024f]+")
 _RUN: Final = re.compile("[!-~]+")
 _ADDRESS: Final = re.compile(r"://|@|\w[./\\_]\w", re.ASCII)
@@ -89,7 +93,8 @@ class NormsOf:
         """Count one more pair."""
         for side, line in enumerate(pair):
             self._lengths[side] += len(line)
-            scripts = words(line).keys()
+            is_plain = _is_latin(line) and not _ADDRESS.search(line)
+            scripts = {"LATIN"} if is_plain and _WORD.search(line) else () if is_plain else words(line).keys()
             self._lines[side] += bool(scripts)
             self._with[side].update(scripts)
 
@@ -192,10 +197,15 @@ def is_in_script(line: str, script: str | None) -> bool:
 
     Of words, because a name in Latin letters has as many of these as a Chinese sentence has characters.
     """
-    if script is None or sum(map(str.isalpha, line)) < _LEAST_LETTERS:
+    if script is None or (script == "LATIN" and _is_latin(line)) or sum(map(str.isalpha, line)) < _LEAST_LETTERS:
         return True
     found = words(line, usual=script)
     return 3 * found.get(script, 0.0) >= sum(found.values())
+
+
+def _is_latin(line: str) -> bool:
+    """Whether a line has Latin letters alone, digits, and usual signs; not all such lines are found."""
+    return line.isascii() or not _NOT_LATIN.search(line)
 
 
 def has_control(line: str) -> bool:
