@@ -48,12 +48,10 @@ _SLACK: Final = 10
 _LEAST_LETTERS: Final = 3
 """With fewer letters the script is not checked: abbreviations occur in every language."""
 _WORD: Final = re.compile(r"[^\W\d_]+")
-_BEYOND_NOT_LATIN: Final = re.compile(
-    "[^\x00-\xa9\xab-\xb4\xb6-\xb9\xbb-\u024f\u2010-\u2027\u2030-\u205e\u20a0-\u20bf]"
-)
-_LATIN: Final = re.compile("[\u0300-\U0010ffff]")
-_NOT_LATIN: Final = re.compile("[^\x00-\xa9\xab-\xb4\xb6-\xb9\xbb-\u024f\u2010-\u2027\u2030-\u205e\u20a0-\u20bf]")
+_BEYOND_LATIN: Final = re.compile("[\u0300-\U0010ffff]")
 _LATIN: Final = re.compile("[A-Za-z\u00c0-\u024f]+")
+_USUAL: Final = r"\x00-\xa9\xab-\xb1\xb4\xb6-\xb8\xbb\xbf-\u024f\u2010-\u2027\u2030-\u205e\u20a0-\u20bf"
+_NOT_LATIN: Final = re.compile(f"[^{_USUAL}]")
 _RUN: Final = re.compile("[!-~]+")
 _ADDRESS: Final = re.compile(r"://|@|\w[./\\_]\w", re.ASCII)
 """What addresses, names of files and the like have within a run of ASCII characters."""
