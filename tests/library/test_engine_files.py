@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -131,6 +132,21 @@ def test_prefixes_and_forbidden_phrases_are_kept_to_as_by_the_run(
         for found, other in zip(by_file.translate(requests, **options, **own), wanted, strict=True):
             check_equal(found, other)
     assert sum(one.text.startswith(asked.prefix.strip()) for one, asked in zip(wanted, requests, strict=True)) > 30
+
+
+def test_forbidden_words_of_a_single_token_are_not_there() -> None:
+    """At the beginning, and behind a space, which belongs to their token."""
+    lines = ["The dog runs in the house.", "My father is at work today."]
+    with nmt.load("en-de") as translator:
+        requests = [
+            nmt.Request(line, forbidden=[word.strip(".,")])
+            for line, plain in zip(lines, translator.translate(lines), strict=True)
+            for word in plain.text.split()
+        ]
+        found = translator.translate(requests)
+    assert len(found) > 8
+    for one, asked in zip(found, requests, strict=True):
+        assert one.text and asked.forbidden[0] not in re.findall(r"\w+", one.text)
 
 
 @pytest.mark.parametrize(
