@@ -221,8 +221,7 @@ def named_files(names: str | Sequence[str] | None) -> list[Path]:
 def find_file(prefix: str | os.PathLike[str], language: str) -> Path:
     """The file PREFIX.language or, where that is missing, PREFIX.language.gz.
 
-    Raises DataError naming both, and the command that fetches them for the data the shipped
-    configurations use.
+    Raises DataError naming both, and the command that fetches them for the data the shipped configurations use.
     """
     plain = Path(f"{os.fspath(prefix)}.{language}")
     found = stored(plain)

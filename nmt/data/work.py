@@ -42,7 +42,7 @@ def no_progress(done: int) -> None:
 
 @contextmanager
 def progress(name: str, *, total: int, unit: str, done: int = 0, shown: bool = True) -> Iterator[Advance]:
-    """Show on stderr how much of `total` is done, from `done` on, with speed and remaining time.
+    """Show on stderr how much of `total` (0: not known) is done, from `done` on, with speed and remaining time.
 
     On a terminal it is a bar; in a file of a batch system a line every INTERVAL seconds, so short
     work leaves no trace there.
@@ -51,7 +51,7 @@ def progress(name: str, *, total: int, unit: str, done: int = 0, shown: bool = T
         yield no_progress
     elif sys.stderr.isatty():
         with tqdm(
-            total=total, initial=done, desc=name, unit=unit, unit_scale=True, leave=False, dynamic_ncols=True
+            total=total or None, initial=done, desc=name, unit=unit, unit_scale=True, leave=False, dynamic_ncols=True
         ) as bar:
             yield bar.update
     else:
@@ -65,7 +65,8 @@ def progress(name: str, *, total: int, unit: str, done: int = 0, shown: bool = T
                 last = now
                 line = tqdm.format_meter(
                     so_far, total, now - started, prefix=name, unit=unit, unit_scale=True, initial=done,
-                    bar_format="{desc}: {percentage:.0f}%, {n_fmt} of {total_fmt}{unit}, {rate_fmt}, {remaining} left",
+                    bar_format="{desc}: {percentage:.0f}%, {n_fmt} of {total_fmt}{unit}, {rate_fmt}, {remaining} left"
+                    if total else "{desc}: {n_fmt}{unit}, {rate_fmt}",
                 )  # fmt: skip
                 print(line, file=sys.stderr, flush=True)
 

@@ -134,6 +134,17 @@ def test_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert lines[0] == "encoding train: 38%, 1.50M of 4.00M pairs, 7.69k pairs/s, 05:25 left"
 
 
+def test_a_line_where_the_whole_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
+    with progress("reading", total=0, unit=" pairs") as advance:
+        now[0] += 60
+        advance(600_000)
+    assert capsys.readouterr().err == "reading: 600k pairs, 10.0k pairs/s\n"
+
+
 def test_nothing_for_short_work_and_when_it_is_not_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     for shown in (True, False):
         with progress("reading", total=10, unit="B", shown=shown) as advance:

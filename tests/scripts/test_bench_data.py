@@ -69,6 +69,9 @@ def test_every_part_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         rows = run(capsys, "encode", prefix, "--work", work, "--pairs", "200", "--repeats", "1", "-o", str(output))
     assert {"SentencePiece alone, threads: 1", "files to encoded corpus, processes: 1"} <= {row[0] for row in rows}
     assert all(float(row[1].replace(",", "")) > 0 for row in rows[1:])
+    rows_of_commands = run(capsys, "commands", prefix, "--work", work)
+    assert [row[0].split()[0] for row in rows_of_commands] == ["nmt-data,", "prepare", "prepare", "clean", "filter"]
+    assert all(float(row[3]) > 10 for row in rows_of_commands[1:])
     first, second = json.loads(output.read_text(encoding="utf-8"))
     assert first["part"] == "encode" and {name: f"{rate:,.0f}" for name, (rate,) in second["results"].items()} == {
         name: middle for name, middle, *_ in rows[1:]
