@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nmt import load
 from nmt.cli import evaluate, export, translate
 from nmt.library import light
 from nmt.light import lines as pace
@@ -148,11 +149,31 @@ def test_lines_of_other_formats_without_and_with_wishes(
         assert capfd.readouterr().err.startswith(f"nmt-translate: {texts}, line 2: {problem}")
 
 
+def test_samples_with_options_are_those_of_the_run_and_of_the_library(
+    exported: Exported, text: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--search", "sample", "--n-best", "3"]
+    arguments += ["--search-option", "temperature=0.7", "--search-option", "seed=5"]
+    by_run, by_file = run_and_file(exported, text, capfd, *arguments, "--format", "text", "-q")
+    assert by_file == by_run
+    translator, lines = load(exported.file), text.read_text(encoding="utf-8").splitlines()
+    found = translator.translate(lines, search="sample", n_best=3, search_options={"temperature": 0.7, "seed": 5})
+    assert by_file[1].split("\n")[:-1] == [sample.text for line in found for sample in line.n_best]
+    for given, problem in (
+        (["--search-option", "temperature=0.5"], "--search-option: temperature: only the search 'sample' has it"),
+        (
+            ["--search", "sample", "--search-option", "beam=2"],
+            "--search-option: beam: 2 is not an option.",
+        ),
+    ):
+        assert translate.main([exported.file, "-i", str(text), *given]) == 2
+        assert problem in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        ("--search", "sample"),
-        ("--search-option", "temperature=0.5"),
+        ("--search", "noisy_beam"),
         ("--ensemble-weights", "2"),
         ("--shortlist", "words.txt"),
         ("--language-model", "lm"),

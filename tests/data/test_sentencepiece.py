@@ -235,7 +235,7 @@ def test_a_saved_model_is_a_file_of_its_folder_and_of_bounded_size(
 def test_sides_are_sampled_from_as_their_options_say(joint: SentencePieceTokenizer) -> None:
     def sampled(**options: float) -> list[bool]:
         joint.options = replace(SMALL, **options)
-        return [splitter is not None for splitter in joint.sampling()]
+        return [splitter is not None for splitter in joint.sampling()[:2]]
 
     before = joint.options
     try:
