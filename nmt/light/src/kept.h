@@ -1,0 +1,79 @@
+/* What is kept of a line: placeholders, and terms of a glossary; what the model reads in their place, and where they stand
+   in its translation. */
+
+#ifndef NMT_KEPT_H
+#define NMT_KEPT_H
+
+#include "placeholders.h"
+
+typedef struct {
+    size_t begin, end;
+} stretch;
+
+typedef struct {
+    text own; /* what must be in the translation */
+    kept_kind kind;
+    bool stands_alone;
+    text origin;        /* the stretch of the line */
+    stretch read;       /* what represents it in what the model reads; empty for a mark */
+    text before, after; /* the white space around it in the line */
+    size_t partner;     /* of a mark that others end or begin: its place among all that is kept; else SIZE_MAX */
+} kept;
+
+/* A line of which something is kept; zero at first. */
+typedef struct {
+    text line;
+    char *bytes; /* what the model reads */
+    size_t size, room;
+    uint32_t *origins; /* where in the line each byte of that was, and its end */
+    size_t origin_room;
+    kept *items; /* in order */
+    size_t count, item_room;
+    char stand_in[3]; /* the character that represents a placeholder there */
+} kept_line;
+
+typedef enum { KEEPS, KEEPS_NOTHING, NO_STAND_IN, NO_MEMORY } keeping;
+
+/* Prepares a line; with `spaced` the tokenizer knows words by the spaces around them alone. */
+keeping keep_line(kept_line *, text line, bool spaced);
+void kept_clear(kept_line *);
+
+/* Where a token is in a text; NOWHERE one that is not in it. */
+#define NOWHERE ((stretch){SIZE_MAX, SIZE_MAX})
+
+/* A piece of a translation: a word, a mark, or the symbol for an unknown word. */
+typedef struct {
+    text own, gap; /* gap: the white space before it */
+    size_t weights; /* place of the row that has how much of each unit of the source went into it; SIZE_MAX: none */
+    size_t source;  /* the unit that most of it comes from; SIZE_MAX: none */
+    size_t unknown; /* which token it is, if it is that symbol; else SIZE_MAX */
+    const kept *item; /* that it represents */
+    bool is_word;
+} piece;
+
+typedef struct {
+    piece *all;
+    size_t count, room;
+} pieces;
+
+/* A part of a source and a translation of it. */
+typedef struct {
+    const kept_line *kept; /* null: nothing is kept */
+    size_t first, last;    /* the items of the part */
+    text source, target;   /* what the model read of the whole line, and what it has written */
+    const stretch *source_tokens, *target_tokens;
+    size_t source_count, target_count;
+    const int32_t *ids;     /* of the target tokens */
+    const float *attention; /* of each target token [source_stride] */
+    size_t source_stride;
+    int32_t unknown; /* the id of an unknown word */
+} placing;
+
+/* The pieces of a translation with all that is kept, each once. False where memory ends. */
+bool place_kept(const placing *, pieces *);
+
+/* Writes the text of pieces to *to, which is grown, and returns its size; -1 where memory ends. `spaced` puts spaces around
+   what was kept. */
+int64_t write_pieces(const pieces *, bool spaced, char **to, size_t *room);
+
+#endif
