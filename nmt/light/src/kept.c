@@ -678,23 +678,137 @@ bool place_kept(const placing *set, pieces *to) {
 
 /* --- writing --- */
 
-int64_t write_pieces(const pieces *from, bool spaced, char **to, size_t *room) {
-    size_t size = 0;
+void pieces_clear(pieces *p) {
+    for (size_t i = 0; i < p->owned_count; i++) free(p->owned[i]);
+    free(p->owned);
+    free(p->all);
+}
+
+static bool own(pieces *p, char *made) {
+    if (!grown(&p->owned, sizeof *p->owned, &p->owned_room, p->owned_count + 1)) return free(made), false;
+    p->owned[p->owned_count++] = made;
+    return true;
+}
+
+/* The word around a stretch, which may begin with spaces; without punctuation at its ends if it has letters. */
+static text word_around(text all, text at) {
+    int bytes;
+    uint32_t c;
+    while (at.begin < at.end && (c = character_at(at.begin, at.end, &bytes), at.begin + bytes < at.end) && is_space(c)) at.begin += bytes;
+    while (at.begin > all.begin && !is_space(last_of((text){all.begin, at.begin}))) at.begin--;
+    while (at.end < all.end && !is_space(character_at(at.end, all.end, &bytes))) at.end += bytes;
+    at = stripped(at);
+    text inner = {at.end, at.begin};
+    for (const char *p = at.begin; p < at.end; p += bytes)
+        if (is_alphanumeric(character_at(p, at.end, &bytes))) inner.begin = inner.begin < p ? inner.begin : p, inner.end = p + bytes;
+    return inner.begin < inner.end ? inner : at;
+}
+
+bool replace_unknown(const placing *set, pieces *to, const int32_t *source_ids, size_t led, size_t fixed) {
+    for (size_t i = 0; i < to->count; i++) {
+        piece *one = &to->all[i];
+        if (one->unknown == NONE || one->unknown < fixed) continue;
+        const float *row = set->attention + one->unknown * set->source_stride;
+        size_t token = led;
+        for (size_t s = led; s < set->source_count; s++)
+            if (row[s] > row[token]) token = s;
+        stretch place = set->source_tokens[token];
+        text at = {set->source.begin + place.begin, set->source.begin + place.end};
+        at = source_ids[token] == set->unknown ? stripped(at) : word_around(set->source, at);
+        char *made = malloc(size_of(at) + 1);
+        size_t size = 0;
+        if (!made || !own(to, made)) return false;
+        for (const char *p = at.begin; p < at.end;) { /* without what represents a placeholder */
+            bool is_none = set->kept && at.end - p >= 3 && !memcmp(p, set->kept->stand_in, 3);
+            if (is_none) p += 3;
+            else made[size++] = *p++;
+        }
+        if (size) one->own = (text){made, made + size}, one->unknown = NONE;
+    }
+    return true;
+}
+
+/* Writes the text of pieces; `spaced` puts spaces around what was kept. */
+static bool write_pieces(const pieces *from, bool spaced, written_text *to) {
+    to->size = 0;
     for (size_t i = 0; i < from->count; i++) {
         const piece *one = &from->all[i];
         text gap = one->gap;
         if (spaced && i && gap.begin == gap.end && (one->item || one[-1].item)) gap = SPACE;
-        size_t spaces = size ? size_of(gap) : 0, own = size_of(one->own);
-        if (!grown(to, 1, room, size + spaces + own + 1)) return -1;
-        if (spaces) memcpy(*to + size, gap.begin, spaces);
-        if (own) memcpy(*to + size + spaces, one->own.begin, own);
-        size += spaces + own;
+        size_t spaces = to->size ? size_of(gap) : 0, size = size_of(one->own);
+        if (!grown(&to->bytes, 1, &to->room, to->size + spaces + size + 1)) return false;
+        if (spaces) memcpy(to->bytes + to->size, gap.begin, spaces);
+        if (size) memcpy(to->bytes + to->size + spaces, one->own.begin, size);
+        to->size += spaces + size;
     }
-    while (size) {
-        text all = {*to, *to + size};
-        if (!is_space(last_of(all))) break;
-        do size--;
-        while (size && ((*to)[size] & 0xc0) == 0x80);
+    while (to->size && is_space(last_of((text){to->bytes, to->bytes + to->size}))) {
+        do to->size--;
+        while (to->size && (to->bytes[to->size] & 0xc0) == 0x80);
     }
-    return (int64_t)size;
+    return true;
+}
+
+/* Leaves out, or sets apart, what is like a placeholder in pieces that were not kept. */
+static bool break_placeholders(pieces *p) {
+    size_t count = 0, room = 0, tail_size = 0, tail_room = 0;
+    char *tail = NULL, *broken = NULL; /* tail: what was written since the last space */
+    text gap = {NULL, NULL};
+    bool fine = true;
+    for (size_t i = 0; fine && i < p->count; i++) {
+        piece one = p->all[i];
+        if (one.gap.begin < one.gap.end) gap = one.gap;
+        if (one.item) {
+            one.gap = gap, p->all[count++] = one;
+            tail_size = 0, gap = (text){NULL, NULL};
+            continue;
+        }
+        if (one.unknown == NONE) {
+            int64_t size = without_placeholders(one.own, &broken, &room);
+            char *made = size < 0 ? NULL : malloc((size_t)size + 1);
+            if (!(fine = made && own(p, made))) break;
+            if (size) memcpy(made, broken, (size_t)size);
+            one.own = (text){made, made + size};
+        }
+        size_t size = size_of(one.own);
+        if (!size) continue;
+        if (!(fine = grown(&tail, 1, &tail_room, tail_size + size + 1))) break;
+        memcpy(tail + tail_size, one.own.begin, size);
+        if (gap.begin == gap.end) {
+            int64_t same = without_placeholders((text){tail, tail + tail_size + size}, &broken, &room);
+            fine = same >= 0;
+            if ((size_t)same != tail_size + size || memcmp(tail, broken, (size_t)same)) gap = SPACE;
+        }
+        one.gap = gap, p->all[count++] = one;
+        if (gap.begin < gap.end) memmove(tail, tail + tail_size, size), tail_size = 0;
+        tail_size += size, gap = (text){NULL, NULL};
+    }
+    p->count = count;
+    free(tail);
+    free(broken);
+    return fine;
+}
+
+bool write_parts(const kept_line *k, pieces *parts, size_t count, written_text *texts) {
+    written_text all = {0};
+    size_t items = k ? k->count : 0;
+    text *kept = malloc((items + 1) * sizeof *kept);
+    bool fine = kept != NULL;
+    for (size_t i = 0; fine && i < items; i++) kept[i] = k->items[i].own;
+    for (int way = 0; fine && way < 3; way++) {
+        /* The model has written something like a placeholder, or what stands beside one has become a part of it. */
+        for (size_t p = 0; fine && way == 1 && p < count; p++) fine = break_placeholders(&parts[p]);
+        for (size_t p = all.size = 0; fine && p < count; p++) {
+            fine = write_pieces(&parts[p], way == 2, &texts[p]) && grown(&all.bytes, 1, &all.room, all.size + texts[p].size + 2);
+            if (!fine) break;
+            if (p) all.bytes[all.size++] = ' ';
+            if (texts[p].size) memcpy(all.bytes + all.size, texts[p].bytes, texts[p].size);
+            all.size += texts[p].size;
+        }
+        int same = fine && items ? same_placeholders(&(text){all.bytes, all.bytes + all.size}, 1, kept, items) : fine ? 1 : -1;
+        fine = same >= 0;
+        if (same) break;
+    }
+    free(all.bytes);
+    free(kept);
+    return fine;
 }

@@ -54,7 +54,11 @@ typedef struct {
 typedef struct {
     piece *all;
     size_t count, room;
+    char **owned; /* texts that were made for pieces */
+    size_t owned_count, owned_room;
 } pieces;
+
+void pieces_clear(pieces *);
 
 /* A part of a source and a translation of it. */
 typedef struct {
@@ -72,8 +76,16 @@ typedef struct {
 /* The pieces of a translation with all that is kept, each once. False where memory ends. */
 bool place_kept(const placing *, pieces *);
 
-/* Writes the text of pieces to *to, which is grown, and returns its size; -1 where memory ends. `spaced` puts spaces around
-   what was kept. */
-int64_t write_pieces(const pieces *, bool spaced, char **to, size_t *room);
+/* Puts in place of each symbol for an unknown word, except among the first `fixed` tokens, the source word that it comes from.
+   `source_ids` are those of the source tokens, of which the first `led` are not in the text. */
+bool replace_unknown(const placing *, pieces *, const int32_t *source_ids, size_t led, size_t fixed);
+
+typedef struct {
+    char *bytes;
+    size_t size, room;
+} written_text;
+
+/* Writes the texts of the parts of a line, which together have each placeholder of what is kept as often as that has. */
+bool write_parts(const kept_line *, pieces *parts, size_t count, written_text *texts);
 
 #endif

@@ -504,6 +504,73 @@ bool scan_next(scanner *s, placeholder *to) {
     return !s->out_of_memory;
 }
 
+/* How often a placeholder is in some texts more than in others. */
+typedef struct {
+    text at;
+    int64_t excess;
+} tally;
+
+static bool add_tallies(tally *slots, size_t room, text from, int change) {
+    scanner s = {.whole = from};
+    placeholder found;
+    while (scan_one(&s, &found)) {
+        uint64_t hash = 14695981039346656037u;
+        for (const char *p = found.at.begin; p < found.at.end; p++) hash = (hash ^ (uint8_t)*p) * 1099511628211u;
+        size_t i = (size_t)(hash ^ hash >> 32);
+        while (slots[i & (room - 1)].at.begin && !same_name(slots[i & (room - 1)].at, found.at, false)) i++;
+        slots[i & (room - 1)].at = found.at, slots[i & (room - 1)].excess += change;
+    }
+    scan_end(&s);
+    return !s.out_of_memory;
+}
+
+int same_placeholders(const text *some, size_t count, const text *others, size_t other_count) {
+    size_t bytes = 1, room = 2;
+    for (size_t i = 0; i < count + other_count; i++) {
+        text one = i < count ? some[i] : others[i - count];
+        bytes += (size_t)(one.end - one.begin);
+    }
+    while (room < bytes) room *= 2; /* a placeholder has two bytes or more */
+    tally *slots = calloc(room, sizeof *slots);
+    bool fine = slots != NULL, same = true;
+    for (size_t i = 0; fine && i < count; i++) fine = add_tallies(slots, room, some[i], 1);
+    for (size_t i = 0; fine && i < other_count; i++) fine = add_tallies(slots, room, others[i], -1);
+    for (size_t i = 0; fine && i < room; i++) same = same && !slots[i].excess;
+    free(slots);
+    return fine ? same : -1;
+}
+
+int64_t without_placeholders(text from, char **to, size_t *room) {
+    size_t size = 0, room_between = 0, between_size = 0;
+    char *between = NULL;
+    if (!grown(&between, 1, &room_between, 2 * (size_t)(from.end - from.begin) + 1)) return -1;
+    for (const char *p = from.begin; p < from.end; p++) /* each mark that is left out is one byte */
+        if (!is_among(*p, "{}<>@")) between[between_size++] = *p;
+    memmove(between + room_between - between_size, between, between_size);
+    const char *p = between + room_between - between_size, *end = p + between_size;
+    for (between_size = 0; p < end; p++) { /* what is written stays behind what is read: it grows by a half at most */
+        bool is_www = end - p >= 4 && lowered(p[0]) == 'w' && lowered(p[1]) == 'w' && lowered(p[2]) == 'w' && p[3] == '.';
+        bool is_scheme = begins_with(p, end, "://");
+        if (is_www) {
+            memmove(between + between_size, p, 3);
+            between_size += 3, p += 3;
+            between[between_size++] = ' ';
+            between[between_size++] = '.';
+        } else {
+            between[between_size++] = *p;
+            if (is_scheme) between[between_size++] = ' ';
+        }
+    }
+    bool fine = grown(to, 1, room, 2 * between_size + 1);
+    end = between + between_size;
+    for (p = between; fine && p < end; p++) {
+        (*to)[size++] = *p;
+        if ((*p == '%' && conversion(p, between, end)) || (*p == '&' && entity(p, end))) (*to)[size++] = ' ';
+    }
+    free(between);
+    return fine ? (int64_t)size : -1;
+}
+
 void scan_end(scanner *s) {
     free(s->failed);
     free(s->read);

@@ -40,6 +40,14 @@ typedef struct {
 bool scan_next(scanner *, placeholder *);
 void scan_end(scanner *);
 
+/* Writes a text so that it contains no placeholder and no beginning of one, whatever follows after a space, to *to, which is
+   grown; returns its size, -1 where memory ends. */
+int64_t without_placeholders(text, char **to, size_t *room);
+
+/* Whether some texts together have each placeholder as often as others have. Placeholders that touch each other count one by
+   one. -1 where memory ends. */
+int same_placeholders(const text *some, size_t count, const text *others, size_t other_count);
+
 /* Whether two tags have one name: of markup in any case. */
 bool same_tag(const placeholder *, const placeholder *);
 
