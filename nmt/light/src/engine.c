@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "kept.h"
 #include "search.h"
 #include "split.h"
 #include "subwords.h"
@@ -47,6 +48,9 @@ typedef struct {
         size_t size;
     } *texts;
     wishes *asked; /* null: nothing */
+    kept_line *kept;   /* null: nothing is */
+    text read;         /* what the model reads for it; that of a call, during this */
+    bool stays;        /* has no words, but what is kept, and is its own translation */
 } line_result;
 
 struct nmt_results {
@@ -54,10 +58,13 @@ struct nmt_results {
     line_result *lines;
     /* Parts of all lines in ids, one after the other, and the white space before the translation of each. */
     int32_t *ids;
+    stretch *places; /* of each of these in what the model reads; null where nothing is kept or replaced */
     char *spaces;
     struct {
         size_t ids, spaces;
     } *ends; /* of each part */
+    size_t place_room;
+    bool keeps, replaces; /* placeholders, unknown words */
     size_t id_count, id_room, space_count, space_room, parts, part_room;
     found_list *found; /* of each part */
     char *joined;      /* the best translations of all lines */
@@ -103,6 +110,8 @@ static const option TABLE[] = {
     ROW(top_k, 0, INT32_MAX, 0),
     ROW(top_p, 0.0001, 1, 1),
     ROW(seed, INT32_MIN, INT32_MAX, 1),
+    ROW(placeholders, 0, 1, 0),
+    ROW(replace_unknown, 0, 1, 0),
     ROW(entropies, 0, 1, 0),
 };
 enum { COUNT = sizeof TABLE / sizeof *TABLE };
@@ -388,12 +397,16 @@ static int32_t language_of(const nmt_model *m, text *line, int32_t usual) {
 
 /* Adds a part in ids, its end symbol, and the white space before its translation; `language` is before the ids, unless it
    is 0. False where memory ends, as below. */
-static bool add_part(nmt_results *r, int32_t language, const int32_t *ids, size_t count, const char *space,
-                     size_t space_size) {
+static bool add_part(nmt_results *r, int32_t language, const int32_t *ids, const stretch *places, size_t count,
+                     const char *space, size_t space_size) {
     if (!grown(&r->ids, sizeof *r->ids, &r->id_room, r->id_count + count + 2) ||
         !grown(&r->ends, sizeof *r->ends, &r->part_room, r->parts + 1) ||
-        !grown(&r->spaces, 1, &r->space_room, r->space_count + space_size + 1))
+        !grown(&r->spaces, 1, &r->space_room, r->space_count + space_size + 1) ||
+        (places && !grown(&r->places, sizeof *r->places, &r->place_room, r->id_count + count + 2)))
         return false;
+    if (places && language) r->places[r->id_count] = NOWHERE;
+    if (places) memcpy(r->places + r->id_count + (language != 0), places, count * sizeof *places);
+    if (places) r->places[r->id_count + (language != 0) + count] = NOWHERE;
     if (language) r->ids[r->id_count++] = language;
     memcpy(r->ids + r->id_count, ids, count * sizeof *ids);
     r->id_count += count;
@@ -416,16 +429,63 @@ typedef struct {
     int32_t language;  /* the token before each part; 0: none */
     int32_t *ids;
     size_t room;
+    const kept_line *kept; /* of the line at hand; null: nothing */
+    const char *read;      /* what the model reads for it */
+    text at;               /* what of that has been encoded last */
+    size_t last;           /* where the part before ends in it */
+    char *between;
+    size_t between_room;
+    token_span *spans;     /* of the ids; and with placeholders as unknown words, whose ids stand in for them */
+    stretch *places;
+    int32_t *own;
+    size_t span_room, place_room, own_room;
 } cutter;
 
 static int64_t encoded(cutter *c, text t) {
-    return subwords_encode(c->m->source, t.begin, (size_t)(t.end - t.begin), &c->ids, &c->room);
+    c->at = t;
+    bool places = c->to->keeps || c->to->replaces;
+    return subwords_encode_spans(c->m->source, t.begin, (size_t)(t.end - t.begin), &c->ids, &c->room,
+                                 places ? &c->spans : NULL, &c->span_room);
 }
 
-static bool add(cutter *c, const int32_t *ids, size_t count) {
-    bool fine = add_part(c->to, c->language, ids, count, c->space, c->space_size);
+/* The first placeholder of a line that touches a place of what the model reads, or is behind it. */
+static const kept *kept_from(const kept_line *k, size_t place) {
+    size_t low = 0, high = k->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (k->items[middle].read.end <= place) low = middle + 1;
+        else high = middle;
+    }
+    while (low < k->count && k->items[low].kind != KEPT_WORD) low++;
+    return low < k->count ? &k->items[low] : NULL;
+}
+
+/* Adds some of the ids of what has been encoded last, with the unknown symbol for each placeholder: the model has no
+   expectation about it, and the attention shows its translation. */
+static bool add(cutter *c, size_t first, size_t count) {
+    const char *space = c->space;
+    size_t size = c->space_size, base = (size_t)(c->at.begin - c->read), used = 0;
+    bool has_places = c->to->keeps || c->to->replaces;
     c->space = " ", c->space_size = 1; /* between the parts of a sentence */
-    return fine;
+    c->last = base + (size_t)(c->at.end - c->at.begin);
+    if (!has_places) return add_part(c->to, c->language, c->ids + first, NULL, count, space, size);
+    if (!grown(&c->own, sizeof *c->own, &c->own_room, count + 1) || !grown(&c->places, sizeof *c->places, &c->place_room, count + 1))
+        return false;
+    const kept *before = NULL;
+    for (size_t i = first; i < first + count; i++) {
+        stretch at = {c->spans[i].begin + base, c->spans[i].end + base};
+        const kept *inside = c->kept ? kept_from(c->kept, at.begin) : NULL;
+        if (inside && inside->read.begin >= (at.end > at.begin ? at.end : at.begin + 1)) inside = NULL;
+        if (inside && inside == before) continue;
+        if (inside) {
+            text gap = used ? (text){c->read + c->places[used - 1].begin, c->read + c->places[used - 1].end} : (text){NULL, NULL};
+            if (gap.begin < gap.end && after_spaces(gap) == gap.end) used--; /* a token of nothing but the space before it */
+        }
+        if (inside) before = inside;
+        c->own[used] = inside ? UNK : c->ids[i];
+        c->places[used++] = inside ? inside->read : at;
+    }
+    return !used || add_part(c->to, c->language, c->own, c->places, used, space, size);
 }
 
 enum { SENTENCES, WORDS, TOKENS };
@@ -436,7 +496,7 @@ static bool add_level(cutter *c, text t, int level);
 static bool add_text(cutter *c, text t, int64_t count, int level) {
     if (count < 0) return false;
     if (c->longest && (size_t)count > c->longest) return add_level(c, t, level);
-    return !count || add(c, c->ids, (size_t)count);
+    return !count || add(c, 0, (size_t)count);
 }
 
 /* One group of neighbouring units, which is small enough unless it is a single unit. */
@@ -451,7 +511,7 @@ static bool add_level(cutter *c, text t, int level) {
         int64_t count = encoded(c, t);
         for (int64_t start = 0; start < count; start += (int64_t)longest) {
             size_t left = (size_t)(count - start);
-            if (!add(c, c->ids + start, left < longest ? left : longest)) return false;
+            if (!add(c, (size_t)start, left < longest ? left : longest)) return false;
         }
         return count >= 0;
     }
@@ -477,6 +537,25 @@ static bool add_level(cutter *c, text t, int level) {
     return group == t.end || add_group(c, (text){group, t.end}, level);
 }
 
+/* Of a line of which something is kept: the white space between two sentences there, where tags and the like have their own
+   places. */
+static bool space_of_line(cutter *c, size_t begin) {
+    const kept_line *k = c->kept;
+    if (begin <= c->last) return true;
+    text between = {k->line.begin + k->origins[c->last], k->line.begin + k->origins[begin - 1] + 1};
+    int bytes;
+    if (between.begin >= between.end) return true;
+    if (!grown(&c->between, 1, &c->between_room, (size_t)(between.end - between.begin))) return false;
+    c->space = c->between, c->space_size = 0;
+    for (const char *p = between.begin; p < between.end; p += bytes) {
+        if (is_space(character_at(p, between.end, &bytes))) {
+            memcpy(c->between + c->space_size, p, (size_t)bytes);
+            c->space_size += (size_t)bytes;
+        }
+    }
+    return true;
+}
+
 static bool add_sentences(cutter *c, text t, splitting s, line_result *line) {
     size_t begin, end, last = 0;
     while (split_next(&s, &begin, &end)) {
@@ -484,6 +563,7 @@ static bool add_sentences(cutter *c, text t, splitting s, line_result *line) {
         c->space = t.begin + last, c->space_size = last ? begin - last : 0;
         if (last == begin && c->m->spaced) c->space = " ", c->space_size = 1;
         text own = {t.begin + begin, t.begin + end};
+        if (last && c->kept && !space_of_line(c, (size_t)(own.begin - c->read))) return false;
         if (!add_text(c, own, encoded(c, own), SENTENCES)) return false;
         line->sentences += c->to->parts > parts;
         last = end;
@@ -596,10 +676,13 @@ void nmt_free(nmt_results *r) {
         free(r->lines[i].texts);
         if (r->lines[i].asked) wishes_clear(r->lines[i].asked);
         free(r->lines[i].asked);
+        if (r->lines[i].kept) kept_clear(r->lines[i].kept);
+        free(r->lines[i].kept);
     }
     for (size_t i = 0; r->found && i < r->parts; i++) found_clear(&r->found[i]);
     free(r->lines);
     free(r->ids);
+    free(r->places);
     free(r->spaces);
     free(r->ends);
     free(r->found);
@@ -641,14 +724,77 @@ static int64_t respelled(const wishes *asked, char **to, size_t *room, int64_t s
     return (int64_t)(given + left);
 }
 
+/* The texts of the parts of a translation with what was kept, and without unknown words; null where memory ends. */
+static written_text *placed(const nmt_model *m, const nmt_results *r, size_t line, size_t i) {
+    const line_result *own = &r->lines[line];
+    written_text *texts = calloc(own->parts + 1, sizeof *texts);
+    pieces *all = calloc(own->parts + 1, sizeof *all);
+    char **written = calloc(own->parts + 1, sizeof *written);
+    stretch *tokens = NULL;
+    size_t *ends = NULL, token_room = 0, end_room = 0, room;
+    bool fine = texts && all && written;
+    placing set = {.kept = own->kept, .source = own->read, .unknown = UNK};
+    for (size_t p = 0; fine && p < own->parts; p++) {
+        const found *one = found_of(r, line, i, p);
+        size_t number = own->first + p, start = number ? r->ends[number - 1].ids : 0, count = (size_t)one->count;
+        if (!(fine = grown(&ends, sizeof *ends, &end_room, count + 1) && grown(&tokens, sizeof *tokens, &token_room, count + 1))) break;
+        int64_t size = subwords_decode_ends(m->target, one->ids, one->count, &written[p], (room = 0, &room), ends);
+        if (!(fine = size >= 0)) break;
+        for (int64_t k = 0; k < size; k++)
+            if (written[p][k] == '\n' || written[p][k] == '\r') written[p][k] = ' ';
+        for (size_t t = 0; t < count; t++) tokens[t] = (stretch){t ? ends[t - 1] : 0, ends[t]};
+        set.target = (text){written[p], size ? written[p] + size : written[p]};
+        set.source_tokens = r->places + start, set.source_stride = r->ends[number].ids - start;
+        set.source_count = set.source_stride - 1, set.target_tokens = tokens, set.target_count = count;
+        set.ids = one->ids, set.attention = one->attention, set.first = set.last;
+        /* What is before the first token of the next part belongs to this one. */
+        size_t next = p + 1 < own->parts ? r->places[r->ends[number].ids + (m->language_count > 0)].begin : SIZE_MAX;
+        while (own->kept && set.last < own->kept->count && own->kept->items[set.last].read.begin < next) set.last++;
+        size_t fixed = !p && own->asked ? (size_t)own->asked->first.count : 0;
+        fine = place_kept(&set, &all[p]);
+        if (fine && r->replaces) fine = replace_unknown(&set, &all[p], r->ids + start, m->language_count > 0, fixed);
+    }
+    fine = fine && write_parts(own->kept, all, own->parts, texts);
+    for (size_t p = 0; p < own->parts; p++) {
+        if (all) pieces_clear(&all[p]);
+        if (written) free(written[p]);
+        if (texts && !fine) free(texts[p].bytes);
+    }
+    free(all);
+    free(written);
+    free(tokens);
+    free(ends);
+    if (!fine) free(texts);
+    return fine ? texts : NULL;
+}
+
+/* Whether a translation has unknown words that are replaced. */
+static bool has_unknown(const nmt_results *r, size_t line, size_t i) {
+    for (size_t p = 0; r->replaces && p < r->lines[line].parts; p++) {
+        const found *one = found_of(r, line, i, p);
+        for (i64 t = 0; t < one->count; t++)
+            if (one->ids[t] == UNK) return true;
+    }
+    return false;
+}
+
 /* Text of the i-th best translation: the parts, with the white space before each. False where memory ends. */
 static bool write_text(const nmt_model *m, const nmt_results *r, size_t line, size_t i) {
     const line_result *own = &r->lines[line];
     char *part = NULL, *to = NULL;
     size_t part_room = 0, room = 0, size = 0;
     bool fine = grown(&to, 1, &room, 1), has_prefix = own->asked && own->asked->prefix.begin < own->asked->prefix.end;
+    written_text *texts = NULL;
+    if (own->stays) {
+        size = (size_t)(own->kept->line.end - own->kept->line.begin);
+        if (!(fine = grown(&to, 1, &room, size + 1))) size = 0;
+        for (size_t k = 0; k < size; k++) to[k] = own->kept->line.begin[k] == '\n' || own->kept->line.begin[k] == '\r' ? ' ' : own->kept->line.begin[k];
+    } else if (own->parts && (own->kept || has_unknown(r, line, i))) {
+        fine = fine && (texts = placed(m, r, line, i));
+    }
     for (size_t p = 0; fine && p < own->parts + (!own->parts && has_prefix); p++) {
-        int64_t bytes = p < own->parts ? decoded(m, found_of(r, line, i, p), &part, &part_room) : 0;
+        int64_t bytes = p >= own->parts ? 0 : texts ? (int64_t)texts[p].size : decoded(m, found_of(r, line, i, p), &part, &part_room);
+        if (texts && p < own->parts) free(part), part = texts[p].bytes, part_room = texts[p].room, texts[p].bytes = NULL;
         if (!p && has_prefix && bytes >= 0) bytes = respelled(own->asked, &part, &part_room, bytes);
         fine = bytes >= 0;
         if (bytes <= 0) continue;
@@ -660,6 +806,8 @@ static bool write_text(const nmt_model *m, const nmt_results *r, size_t line, si
         size += spaces + (size_t)bytes;
     }
     free(part);
+    for (size_t p = 0; texts && p < own->parts; p++) free(texts[p].bytes);
+    free(texts);
     own->texts[i].bytes = to, own->texts[i].size = size;
     return fine;
 }
@@ -704,6 +852,10 @@ static nmt_results *new_results(const nmt_model *m, size_t count, const nmt_opti
     const int reached = (int)(o->max_length_factor * 2.0f) + o->max_length_offset - 2;
     if (o->min_length && o->min_length > reached)
         REFUSE("min_length must be 0 to %d, which a source of one word may have", reached > 0 ? reached : 0);
+    for (int32_t id = 0; o->replace_unknown && id < subwords_size(m->target); id++)
+        if (subwords_is_byte(m->target, id)) REFUSE("replace_unknown: the tokenizer of this model has no unknown words");
+    for (int i = 0; (o->replace_unknown || o->placeholders) && i < m->count; i++)
+        if (!m->models[i]->set.attentions) REFUSE("%s: the model does not report its attention", o->placeholders ? "placeholders" : "replace_unknown");
     size_t known = 0;
     while (known < m->language_count && m->languages[known] != o->target_language) known++;
     if (o->target_language && known == m->language_count)
@@ -719,7 +871,9 @@ static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o,
                              size_t room) {
     if (!r) return NULL;
     r->found = calloc(r->parts + 1, sizeof *r->found);
-    bool fine = r->found && (!r->parts || search_all(m, r, o));
+    nmt_options own = *o;
+    own.attention = o->attention || r->replaces || r->keeps;
+    bool fine = r->found && (!r->parts || search_all(m, r, &own));
     for (size_t i = 0; fine && i < r->count; i++) fine = write_line(m, r, i, texts);
     if (fine && (!texts || join_lines(r))) return r;
     nmt_free(r);
@@ -739,6 +893,7 @@ nmt_results *nmt_cut(nmt_model *m, const char *const *lines, const size_t *sizes
                      char *problem, size_t room) {
     nmt_results *r = new_results(m, count, o, problem, room);
     cutter c = {.m = m, .to = r, .split = m->split, .longest = (size_t)o->split_long};
+    if (r) r->keeps = o->placeholders, r->replaces = o->replace_unknown;
     if (o->split) c.split = o->split == 1 ? SPLIT_ALL : SPLIT_NONE;
     for (size_t i = 0; r && i < count; i++) {
         line_result *own = &r->lines[i];
@@ -746,6 +901,20 @@ nmt_results *nmt_cut(nmt_model *m, const char *const *lines, const size_t *sizes
         if (!sizes[i]) continue; /* of what may be null */
         text line = {lines[i], lines[i] + sizes[i]};
         if (after_spaces(line) == line.end) continue;
+        if (r->keeps && sizes[i] <= LONGEST_LINE) {
+            keeping found = (own->kept = calloc(1, sizeof *own->kept)) ? keep_line(own->kept, line, false) : NO_MEMORY;
+            if (found == NO_MEMORY || found == NO_STAND_IN) {
+                snprintf(problem, room, found == NO_MEMORY ? "not enough memory" : "line %zu: it has every character of Unicode's "
+                         "private use area: none is left for its placeholders", i);
+                nmt_free(r);
+                r = NULL;
+                break;
+            }
+            if (found == KEEPS) line = (text){own->kept->bytes, own->kept->bytes + own->kept->size};
+            else kept_clear(own->kept), free(own->kept), own->kept = NULL;
+            if ((own->stays = own->kept && !has_letters(line))) continue;
+        }
+        own->read = line, c.kept = own->kept, c.read = line.begin, c.last = 0;
         c.language = m->language_count ? language_of(m, &line, o->target_language) : 0;
         bool spoken = c.language || !m->language_count;
         bool fine = spoken && sizes[i] <= LONGEST_LINE && add_line(&c, line, own);
@@ -758,6 +927,10 @@ nmt_results *nmt_cut(nmt_model *m, const char *const *lines, const size_t *sizes
         r = NULL;
     }
     free(c.ids);
+    free(c.own);
+    free(c.spans);
+    free(c.places);
+    free(c.between);
     return r;
 }
 
@@ -779,6 +952,13 @@ static nmt_results *ask(nmt_model *m, nmt_results *r, const nmt_request *request
     char said[500];
     for (size_t i = 0; r && requests && i < r->count; i++) {
         if (!requests[i].prefix_size && !requests[i].forbidden_size) continue;
+        text prefix = {requests[i].prefix, requests[i].prefix + requests[i].prefix_size};
+        if (r->lines[i].kept && prefix.begin < prefix.end && after_spaces(prefix) < prefix.end) {
+            text own = r->lines[i].kept->items[0].own;
+            snprintf(problem, room, "line %zu: prefix: not allowed together with '%.*s', which is put into the translation "
+                     "afterwards", i, own.end - own.begin > 200 ? 200 : (int)(own.end - own.begin), own.begin);
+            return nmt_free(r), NULL;
+        }
         const vocabulary *words = words_of(m);
         wishes *own = words ? calloc(1, sizeof *own) : NULL;
         bool fine = own && wishes_read(own, &requests[i], m->target, words, said, sizeof said);
@@ -813,7 +993,7 @@ nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const si
     for (size_t i = 0; r && i < count; i++) {
         r->lines[i].first = r->parts;
         r->lines[i].sentences = r->lines[i].parts = lengths[i] > 0;
-        if (lengths[i] && !add_part(r, 0, ids[i], lengths[i], "", 0)) {
+        if (lengths[i] && !add_part(r, 0, ids[i], NULL, lengths[i], "", 0)) {
             nmt_free(r);
             REFUSE("not enough memory");
         }
@@ -836,7 +1016,7 @@ nmt_results *nmt_score_pairs(nmt_model *m, const char *const *sources, const siz
         size_t prefix_room = 0;
         own->first = r->parts;
         int64_t read = subwords_encode(m->source, sources[i], source_sizes[i], &ids, &id_room);
-        fine = keeps && read >= 0 && add_part(r, 0, ids, (size_t)read, "", 0);
+        fine = keeps && read >= 0 && add_part(r, 0, ids, NULL, (size_t)read, "", 0);
         own->parts = own->sentences = r->parts - own->first;
         if (!fine) break;
         keeps->count = subwords_encode(m->target, targets[i], target_sizes[i], &keeps->prefix, &prefix_room);

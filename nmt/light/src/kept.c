@@ -15,7 +15,7 @@ static size_t size_of(text t) { return (size_t)(t.end - t.begin); }
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
-static bool has_letters(text t) {
+bool has_letters(text t) {
     int bytes;
     for (; t.begin < t.end; t.begin += bytes)
         if (is_alphanumeric(character_at(t.begin, t.end, &bytes))) return true;

@@ -34,6 +34,9 @@ typedef struct {
 
 typedef enum { KEEPS, KEEPS_NOTHING, NO_STAND_IN, NO_MEMORY } keeping;
 
+/* Whether a text has letters or digits. */
+bool has_letters(text);
+
 /* Prepares a line; with `spaced` the tokenizer knows words by the spaces around them alone. */
 keeping keep_line(kept_line *, text line, bool spaced);
 void kept_clear(kept_line *);

@@ -44,6 +44,8 @@ typedef struct {
     int32_t top_k;             /* draw among so many most probable words; 0: all */
     float top_p;               /* and of these among the fewest that have this probability together */
     int32_t seed;              /* the same line gets the same samples */
+    int32_t placeholders;      /* of a source line are in its translation, unchanged; placed by the attention */
+    int32_t replace_unknown;   /* words in the translation by the source words that they attend to most */
     int32_t entropies;         /* whether those of the tokens' distributions are computed */
 
     /* Read before each step, unless null: another thread ends the call by a value other than 0. */

@@ -892,6 +892,11 @@ int64_t subwords_added(const subwords *model, int32_t id, char **text, size_t *r
     return fine ? (int64_t)w.size : -1;
 }
 
+bool subwords_is_byte(const subwords *model, int32_t id) {
+    const piece *p = piece_of(model, id);
+    return p && p->type == BYTE;
+}
+
 /* --- models --- */
 
 static const char *open_model(subwords *model, span file) {

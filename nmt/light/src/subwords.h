@@ -3,6 +3,7 @@
 #ifndef NMT_SUBWORDS_H
 #define NMT_SUBWORDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +42,9 @@ int64_t subwords_decode_ends(const subwords *, const int32_t *ids, int64_t count
 /* What a token adds to a text, where others stand before it: of a byte that byte, of a line end a space. Written as by
    `subwords_decode`. */
 int64_t subwords_added(const subwords *, int32_t id, char **text, size_t *room);
+
+/* Whether a token stands for one byte. */
+bool subwords_is_byte(const subwords *, int32_t id);
 
 /* The piece with an id, as `id_to_piece` has it; not ended by a 0. Null outside of the vocabulary. */
 const char *subwords_piece(const subwords *, int32_t id, size_t *size);
