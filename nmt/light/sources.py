@@ -62,7 +62,9 @@ def kernel_compilations(machine: str) -> list[Compilation]:
     ]
 
 
-_OTHERS: Final = ("engine", "model", "rules", "run", "search", "split", "subwords", "system", "words")
+_OTHERS: Final = (
+    "engine", "kept", "model", "placeholders", "rules", "run", "search", "split", "subwords", "system", "words"
+)
 
 
 def compilations(machine: str) -> list[Compilation]:
