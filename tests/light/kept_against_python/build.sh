@@ -1,0 +1,1 @@
+S=nmt/light/src; gcc -O1 -g -fsanitize=address,undefined -Wall -Wextra -Wno-misleading-indentation -Wno-sign-compare -shared -fPIC -I$S -o work/k.so work/drive2.c $S/kept.c $S/placeholders.c $S/words.c $S/split.c $S/subwords.c $S/system.c -lm -lpthread
