@@ -10,9 +10,11 @@ import pytest
 import sentencepiece
 import yaml
 
+from nmt.interop.model_dir import load_model
 from nmt.marian.arrays import MarianWeights, Quantized, read_weights
 from nmt.marian.foreign import read_foreign
 from nmt.marian.shape import QUANTIZED_INPUT, shape_of
+from nmt.search.shortlist import load_shortlist
 from tests.console import call
 
 
@@ -87,6 +89,9 @@ def test_a_folder_is_read_again(student: Path, dev: str, tmp_path: Path, ssru: P
     found = read_foreign(back)
     assert found.shape == shape_of(weights_of(ssru / "model.npz"))
     assert found.lexicon is not None and found.lexicon.frequent == 50
+    frequent = load_shortlist(shortlist, load_model(student).tokenizer).frequent.tolist()
+    theirs = {i - 1 for i in frequent if i > 2}  # of nmt's ids 0 to 2 Marian has two
+    assert max(theirs) >= 50 and theirs <= {*found.lexicon.allowed([0])}
     assert found.lexicon.starts[-2] < found.lexicon.starts[-1]  # slimt and Marian refuse a list that ends empty
     config = yaml.safe_load((back / "config.yml").read_text(encoding="utf-8"))
     assert config["models"] == ["model.intgemm.alphas.bin"] and config["gemm-precision"] == "int8shiftAlphaAll"
