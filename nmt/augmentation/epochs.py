@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nmt.augmentation.modifiers import Modifier, Pair
+from nmt.augmentation.modifiers import Pair
 from nmt.data.corpus import Corpus, FlatSentences, Rows, flat
-from nmt.data.sampler import mixed
+from nmt.data.sampler import seeds
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocabulary import EOS, UNK
 from nmt.errors import ConfigError
 from nmt.registry import AUGMENTERS, MODIFIERS
-
-_STEP = 0x9E3779B97F4A7C15
-"""2^64 divided by the golden ratio, whose multiples spread well."""
 
 
 @AUGMENTERS.register("text")
@@ -56,21 +50,29 @@ class Augmentation:
 
     def __call__(self, corpus: Corpus, epoch: int, rows: Rows, *, seed: int) -> tuple[FlatSentences, FlatSentences]:
         """Source and target of pairs `rows` [B] in epoch `epoch`, from 0, end symbols included."""
-        key = hashlib.blake2b(repr((seed, "augmentation", epoch)).encode(), digest_size=8).digest()
-        seeds = mixed(rows.astype(np.uint64) + np.frombuffer(key, "<u8").astype(np.uint64))
-        drawn = [self._drawn(seeds, number) for number in range(len(self._modifiers))]  # [modifiers][B]
+        drawn = [
+            seeds(seed, epoch, f"modifier {number}", rows) >> np.uint64(11) < np.uint64(round(share * 2**53))
+            for number, (_, share, _) in enumerate(self._modifiers)
+        ]  # [modifiers][B]
+        keys = seeds(seed, epoch, "augmentation", rows)
         ends = np.cumsum([part.pairs for part in corpus.parts])
-        places = np.flatnonzero(np.any(drawn, axis=0)) if drawn else np.zeros(0, np.int64)
         lines: list[Pair] = []
         changed: list[tuple[int, int | None]] = []
-        for place in places.tolist():
+        for place in np.flatnonzero(np.any(drawn, axis=0)).tolist():
             row = int(rows[place])
             part = int(np.searchsorted(ends, row, side="right"))
             tag = self._tags[part] if self._tags else None
             pair = self._pair(corpus, row, tag)
             if pair is None:
                 continue
-            new = self._changed(pair, [bool(own[place]) for own in drawn], int(seeds[place]), corpus, row, part, tag)
+            is_last = row + 1 == ends[part]
+            new, groups = pair, set[str]()
+            for (name, _, modifier), own in zip(self._modifiers, drawn, strict=True):
+                if not own[place] or modifier.group in groups:
+                    continue
+                groups |= {modifier.group} - {""}
+                following = self._pair(corpus, row + 1, tag) if modifier.needs_next and not is_last else None
+                new = Pair(*modifier(new, random.Random(f"{keys[place]} {name}"), following))
             if new != pair:
                 lines.append(new)
                 changed.append((place, tag))
@@ -84,12 +86,6 @@ class Augmentation:
         first, second = (_replaced(side.taken(rows), own) for side, own in zip(corpus.sides, sides, strict=True))
         return first, second
 
-    def _drawn(self, seeds: NDArray[np.uint64], number: int) -> NDArray[np.bool_]:
-        """Which pairs a modifier changes."""
-        uniform = mixed(seeds + np.uint64((number + 1) * _STEP % 2**64)) >> np.uint64(11)
-        found: NDArray[np.bool_] = uniform < np.uint64(round(self._modifiers[number][1] * 2**53))
-        return found
-
     def _pair(self, corpus: Corpus, row: int, tag: int | None) -> Pair | None:
         """The text of a pair; None where it cannot be known."""
         source, target = corpus.source(row).tolist(), corpus.target(row).tolist()
@@ -97,25 +93,6 @@ class Augmentation:
             return None
         source = source[0 if tag is None else 1 : -1]
         return Pair(self._tokenizer.decode_source(source), self._tokenizer.decode_target(target[:-1]))
-
-    def _changed(
-        self, pair: Pair, wanted: Sequence[bool], seed: int, corpus: Corpus, row: int, part: int, tag: int | None
-    ) -> Pair:
-        groups: set[str] = set()
-        for (name, _, modifier), is_wanted in zip(self._modifiers, wanted, strict=True):
-            if not is_wanted or modifier.group in groups:
-                continue
-            groups |= {modifier.group} - {""}
-            following = None
-            if modifier.needs_next and row + 1 < sum(one.pairs for one in corpus.parts[: part + 1]):
-                following = self._pair(corpus, row + 1, tag)
-            pair = _applied(modifier, pair, random.Random(f"{seed} {name}"), following)
-        return pair
-
-
-def _applied(modifier: Modifier, pair: Pair, draw: random.Random, following: Pair | None) -> Pair:
-    found: Any = modifier(pair, draw, following)
-    return Pair(*found)
 
 
 def _replaced(sentences: FlatSentences, new: Mapping[int, list[int]]) -> FlatSentences:

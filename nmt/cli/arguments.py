@@ -183,9 +183,17 @@ def check_ensemble(arguments: argparse.Namespace, *, models: int) -> None:
         raise ConfigError("--ensemble-mean: there is only 1 model; give several")
 
 
-def given(arguments: argparse.Namespace, names: Sequence[str] = DECODING) -> dict[str, Any]:
-    """The options of the table that a command line sets, of those with such `names`."""
-    return {name: value for name in names if (value := getattr(arguments, name)) is not None}
+def given(
+    arguments: argparse.Namespace,
+    names: Sequence[str] = DECODING,
+    *,
+    read: Callable[..., Any] | None = None,
+) -> dict[str, Any]:
+    """The options of the table that a command line sets, of those with such `names`; `read` reads `search_options`."""
+    found = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    if "search_options" in found:
+        found["search_options"] = (read or search_options)(found["search_options"])
+    return found
 
 
 def overridden(
@@ -196,7 +204,7 @@ def overridden(
 
     changes = as_keys(given(arguments))
     if "search_options" in changes:
-        own = search_options(changes.pop("search_options"))
+        own = changes.pop("search_options")
         plain = changed_decoding(decoding, changes, option=command_option)
         # plain: without the saved search's options if another search is chosen
         changes["search_options"] = {**plain.search_options, **own}

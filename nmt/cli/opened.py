@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt.cli.arguments import DECODING, given, option_of, overridden, search_options
+from nmt.cli.arguments import DECODING, given, option_of, overridden
 from nmt.errors import ConfigError, counted
 from nmt.interop.engine.opened import are_engine_files
 from nmt.interop.run_layout import LongestSource
@@ -75,8 +75,6 @@ def open_models(arguments: argparse.Namespace, work: Work) -> Opened:
         plugins=arguments.plugins,
     )
     options = given(arguments, [name for name in DECODING if name != "precision"])
-    if "search_options" in options:
-        options["search_options"] = search_options(options["search_options"])
     chosen = {**files.chosen(options, say=work.say, named=option_of), "scores": work.scores}
 
     def translate(lines: Sequence[str | Request], details: Details) -> list[Result]:

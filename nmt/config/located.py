@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from nmt.config.options import option_fields
 from nmt.config.problems import COMPONENTS
@@ -18,9 +18,8 @@ from nmt.config.schema import SECTIONS, Config
 from nmt.files import CHECKPOINTS, model_folder
 from nmt.registry import TASKS, Registry
 from nmt.system import expanded
-from nmt.texts import each_file
+from nmt.texts import each_file, name_of
 
-_TEXTS = ("data.train", "data.dev", "data.test", "data.monolingual")
 Change: TypeAlias = Callable[[str, str], str]
 """The path to take in place of one, of a key."""
 
@@ -107,9 +106,8 @@ def _changed(values: Mapping[str, Any], fields: Mapping[str, Any], prefix: str, 
     for name, field in fields.items():
         value = values.get(name)
         if value and _holds_paths(field.annotation, field.metadata):
-            key = f"{prefix}{name}"
-            own = partial(change, key)
-            if key in _TEXTS:
+            own = partial(change, f"{prefix}{name}")
+            if _holds(name_of, field.annotation, field.metadata):
                 own = partial(each_file, change=own)
             found[name] = own(value) if isinstance(value, str) else [*map(own, value)]
     return found
@@ -117,6 +115,11 @@ def _changed(values: Mapping[str, Any], fields: Mapping[str, Any], prefix: str, 
 
 def _holds_paths(annotation: Any, metadata: Sequence[Any] = ()) -> bool:
     """Whether a type is, or contains, `nmt.config.schema.FilePath`."""
+    return _holds(expanded, annotation, metadata)
+
+
+def _holds(function: Callable[..., Any], annotation: Any, metadata: Sequence[Any] = ()) -> bool:
+    """Whether a type has, or contains one that has, this function as a validator."""
     own = (*metadata, *getattr(annotation, "__metadata__", ()))
-    is_path = any(isinstance(one, AfterValidator) and one.func is expanded for one in own)
-    return is_path or any(map(_holds_paths, get_args(annotation)))
+    is_such = any(isinstance(one, AfterValidator | BeforeValidator) and one.func is function for one in own)
+    return is_such or any(_holds(function, one) for one in get_args(annotation))

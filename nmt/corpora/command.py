@@ -164,7 +164,7 @@ def _add_preparing(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_filtering(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(run=filter_corpus)
+    parser.set_defaults(run=filter_corpus, held_out=[])
     _add_text(parser)
     add = parser.add_argument
     add("-o", "--output", metavar="OUT", type=place, required=True, help="prefix of the files to write")
@@ -310,15 +310,11 @@ def clean(arguments: argparse.Namespace) -> int:
 def prepare(arguments: argparse.Namespace) -> int:
     """Make a folder for nmt-train."""
     from nmt.corpora.prepare import CONFIG, prepare
-    from nmt.errors import ConfigError
 
-    source, target = arguments.languages
-    if source == target:
-        raise ConfigError(f"--languages: {source!r} is both source and target")
     made = prepare(
         arguments.texts,
         Path(arguments.output),
-        (source, target),
+        _named(arguments.languages),
         hold_out=arguments.hold_out,
         dev=arguments.dev,
         clean=arguments.clean,
@@ -356,7 +352,7 @@ def filter_corpus(arguments: argparse.Namespace) -> int:
         arguments.output,
         languages,
         scores=arguments.scores,
-        keep_share=arguments.keep_share or 1.0,
+        keep_share=1.0 if arguments.keep_share is None else arguments.keep_share,
         near_duplicates=arguments.near_duplicates,
         identify=identifier(languages) if arguments.identify_languages else None,
         overwrite=arguments.overwrite,
@@ -393,19 +389,26 @@ def split(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _named(languages: Sequence[str]) -> tuple[str, str]:
+    """The two codes of --languages."""
+    from nmt.errors import ConfigError
+
+    source, target = languages
+    if source == target:
+        raise ConfigError(f"--languages: {source!r} is both source and target")
+    return source, target
+
+
 def _texts(arguments: argparse.Namespace) -> tuple[FilePair, list[FilePair], tuple[str, str]]:
     """The files of the corpus and of the held-out text, and the two languages."""
     from nmt.corpora.faults import files_of, languages_of
-    from nmt.errors import ConfigError
 
-    languages = tuple(arguments.languages) if arguments.languages else languages_of(arguments.prefix)
-    if languages[0] == languages[1]:
-        raise ConfigError(f"--languages: {languages[0]!r} is both source and target")
+    languages = _named(arguments.languages) if arguments.languages else languages_of(arguments.prefix)
     try:
         files = files_of(arguments.prefix, languages)
     except DataError as error:
         raise DataError(f"--languages {' '.join(languages)}: {error}") from None
-    return files, [files_of(text, languages) for text in getattr(arguments, "held_out", ())], languages
+    return files, [files_of(text, languages) for text in arguments.held_out], languages
 
 
 def _print(

@@ -8,13 +8,13 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
@@ -48,8 +48,6 @@ _SLACK: Final = 10
 _LEAST_LETTERS: Final = 3
 """With fewer letters the script is not checked: abbreviations occur in every language."""
 _WORD: Final = re.compile(r"[^\W\d_]+")
-_BEYOND_LATIN: Final = re.compile("[\u0300-\U0010ffff]")
-_LATIN: Final = re.compile("[A-Za-z\u00c0-\u024f]+")
 _USUAL: Final = r"\x00-\xa9\xab-\xb1\xb4\xb6-\xb8\xbb\xbf-\u024f\u2010-\u2027\u2030-\u205e\u20a0-\u20bf"
 _NOT_LATIN: Final = re.compile(f"[^{_USUAL}]")
 _RUN: Final = re.compile("[!-~]+")
@@ -175,12 +173,7 @@ def words(line: str, *, usual: str | None = None) -> dict[str, float]:
     if line.isascii() and usual in ("LATIN", None):
         return {"LATIN": float(latin)} if (latin := len(_WORD.findall(line))) else {}
     found: dict[str, float] = {}
-    if _BEYOND_LATIN.search(line):
-        line = line.translate(_INSIDE)
-    for run in _WORD.findall(line):
-        if usual in ("LATIN", None) and _LATIN.fullmatch(run):
-            found["LATIN"] = found.get("LATIN", 0.0) + 1.0
-            continue
+    for run in _WORD.findall(line.translate(_INSIDE)):
         for script, own in groupby(run, key=script_of):
             word = "".join(own)
             if script is not None:
@@ -359,24 +352,58 @@ def unspelled(files: FilePair, name: str, find: Callable[[str, Sequence[str]], I
 
 
 def new_files(output: str, languages: tuple[str, str], *, read: Iterable[FilePair], overwrite: bool) -> list[Path]:
-    """OUTPUT.source, OUTPUT.target and OUTPUT.dropped.jsonl, which may be written.
+    """OUTPUT.source, OUTPUT.target and OUTPUT.dropped.jsonl, which may be written; else an error of `check_new`."""
+    paths = [Path(f"{output}.{suffix}") for suffix in (*languages, "dropped.jsonl")]
+    own = [file for text in read for file in text]
+    check_new(paths, texts=paths[: len(languages)], read=own, overwrite=overwrite, other="prefix")
+    return paths
+
+
+def check_new(
+    paths: Sequence[Path], *, texts: Sequence[Path], read: Iterable[Path], overwrite: bool, other: str
+) -> None:
+    """Check that files may be written; `texts` are those of them that are read by their prefix.
 
     Raises:
         ConfigError: one of them is a file to read, or would be without its .gz; or its name ends in .gz.
         DataError: one exists and `overwrite` is false; or it would hide another .gz.
     """
-    paths = [Path(f"{output}.{suffix}") for suffix in (*languages, "dropped.jsonl")]
-    own = {file.resolve() for text in read for file in text}
+    own = {file.resolve() for file in read}
     for path in paths:
         check_not_packed(path)
         for name in (path, *(Path(f"{path}{ending}") for ending in PACKED)):
             if name.resolve() in own:
-                raise ConfigError(f"{name}: is the text to read; give another prefix")
+                raise ConfigError(f"{name}: is the text to read; give another {other}")
         if path.exists() and not overwrite:
-            raise DataError(f"{path}: exists already; give another prefix or --overwrite")
-    for path in paths[: len(languages)]:
+            raise DataError(f"{path}: exists already; give another {other} or --overwrite")
+    for path in texts:
         check_hides_no_packed(path)
-    return paths
+
+
+class PairFiles(NamedTuple):
+    """Files of pairs that are kept, and one of those that are left out."""
+
+    source: BinaryIO
+    target: BinaryIO
+    dropped: BinaryIO
+
+    def keep(self, pair: Pair) -> None:
+        """Write a pair to the first two."""
+        self.source.write(f"{pair.source}\n".encode())
+        self.target.write(f"{pair.target}\n".encode())
+
+    def drop(self, pair: Pair, /, **why: Any) -> None:
+        """Write a pair to the third, a JSON object with `why`."""
+        self.dropped.write(f"{json.dumps(why | pair._asdict(), ensure_ascii=False)}\n".encode())
+
+
+@contextmanager
+def pair_files(paths: Sequence[Path], *, output: str | Path) -> Iterator[PairFiles]:
+    """Three files, which appear when they are complete; errors name `output`."""
+    with ExitStack() as stack:
+        stack.enter_context(naming(output))
+        paths[0].parent.mkdir(parents=True, exist_ok=True)
+        yield PairFiles(*(stack.enter_context(writing(path)) for path in paths))
 
 
 def clean(
@@ -402,20 +429,15 @@ def clean(
     """
     paths = new_files(output, languages, read=(files, *held_out), overwrite=overwrite)
     kept = 0
-    with ExitStack() as stack:
-        stack.enter_context(naming(output))
-        paths[0].parent.mkdir(parents=True, exist_ok=True)
-        source, target, dropped = (stack.enter_context(writing(path)) for path in paths)
+    with pair_files(paths, output=output) as written:
 
         def write(number: int, pair: Pair, faults: list[str]) -> None:
             nonlocal kept
             if set(faults) <= set(keep):
                 kept += 1
-                source.write(f"{pair.source}\n".encode())
-                target.write(f"{pair.target}\n".encode())
+                written.keep(pair)
             else:
-                record = {"line": number, "faults": faults, "source": pair.source, "target": pair.target}
-                dropped.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode())
+                written.drop(pair, line=number, faults=faults)
 
         report = inspect(files, held_out=held_out, max_ratio=max_ratio, examples=examples, each=write)
     return report, kept

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from nmt.corpora.faults import Pair, digest_of, new_files
+from nmt.corpora.faults import Pair, digest_of, new_files, pair_files
 from nmt.corpora.prepare import outline
 from nmt.corpora.repeats import Repeats
 from nmt.data.text import FilePair, nothing_in, read_lines, read_pairs
 from nmt.data.work import progress
 from nmt.errors import ConfigError, DataError, counted, refused, shown
-from nmt.files import naming, writing
 
 REASONS: Final = {
     "near_duplicate": "equal to a pair before, apart from case, digits and punctuation",
@@ -85,17 +82,12 @@ def filtered(
         # Equal scores are kept in the order of the text.
         why[left[np.argsort(best[left], kind="stable")[kept:]]] = 3
     names = [*REASONS]
-    with ExitStack() as stack:
-        stack.enter_context(naming(output))
-        paths[0].parent.mkdir(parents=True, exist_ok=True)
-        source, target, dropped = (stack.enter_context(writing(path)) for path in paths)
+    with pair_files(paths, output=output) as written:
         for number, (pair, reason) in enumerate(zip(map(Pair._make, read_pairs(files)), why, strict=True), start=1):
-            if not reason:
-                source.write(f"{pair.source}\n".encode())
-                target.write(f"{pair.target}\n".encode())
-                continue
-            record: dict[str, Any] = {"line": number, "reason": names[reason - 1]}
-            dropped.write(f"{json.dumps(record | pair._asdict(), ensure_ascii=False)}\n".encode())
+            if reason:
+                written.drop(pair, line=number, reason=names[reason - 1])
+            else:
+                written.keep(pair)
     found = Counter(why.tolist())
     return {"pairs": count, "kept": found[0], **{name: found[i] for i, name in enumerate(names, start=1)}}
 

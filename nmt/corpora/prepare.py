@@ -8,7 +8,6 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,20 +21,22 @@ from nmt.corpora.faults import (
     NormsOf,
     Pair,
     Report,
+    check_new,
     digest_of,
     inspect,
     key_of,
+    pair_files,
 )
 from nmt.corpora.repeats import Repeats
 from nmt.corpora.sizes import configuration
 from nmt.data.matching import folded
-from nmt.data.text import FilePair, Undecodable, check_hides_no_packed, find_pair, is_prefix, read_pairs, stored
+from nmt.data.text import FilePair, Undecodable, find_pair, is_prefix, read_pairs, stored
 from nmt.data.work import progress
 from nmt.errors import DataError, counted, missing
-from nmt.files import naming, replace_text, writing
+from nmt.files import naming, replace_text
 from nmt.light.counts import Noted
 from nmt.registry import FORMS
-from nmt.texts import read_name
+from nmt.texts import TextName, read_name
 
 PARTS: Final = ("train", "dev", "test")
 CONFIG: Final = "train.yaml"
@@ -70,6 +71,8 @@ class Read:
     """Lines of each file that are not UTF-8; such bytes are replaced by U+FFFD."""
     marks: int = 0
     """Byte order marks at the beginning of lines after the first, which are taken away."""
+    breaks: int = 0
+    """Pairs with line breaks within a side, which are read as spaces."""
 
 
 class Prepared(NamedTuple):
@@ -95,6 +98,8 @@ class Prepared(NamedTuple):
         ]
         if read.marks:
             lines.append(f"{counted(read.marks, 'byte order mark')} at the beginning of lines taken away")
+        if read.breaks:
+            lines.append(f"line breaks within {counted(read.breaks, 'pair')} are read as spaces")
         lines += [f"{name:<13}{files.counts[name]:>10,}  {FAULTS[name]}" for name in FAULTS if files.counts[name]]
         return lines
 
@@ -125,16 +130,15 @@ def prepare(
         run_dir: of the configuration; by default `runs/` and the name of `folder`.
 
     Raises:
-        DataError: a text cannot be read or has no pair; too few can be held out.
+        ConfigError, DataError: as `nmt.corpora.faults.check_new`; a text cannot be read or has no pair; too few can be
+            held out.
     """
     read, usual, keys = Read(), NormsOf(), Repeats()
-    made = [*(f"{part}.{language}" for part in PARTS for language in languages), DROPPED, REPORT, CONFIG]
-    there = next((folder / name for name in made if (folder / name).exists()), None)
-    if there is not None and not overwrite:
-        raise DataError(f"{there}: exists already; give another folder or --overwrite")
-    for part in PARTS:
-        for language in languages:
-            check_hides_no_packed(folder / f"{part}.{language}")
+    sides = {part: [folder / f"{part}.{language}" for language in languages] for part in PARTS}
+    texts = [path for paths in sides.values() for path in paths]
+    made = [*texts, folder / DROPPED, folder / REPORT, folder / CONFIG]
+    own = [file for name in names for file in _files(name, languages)]
+    check_new(made, texts=texts, read=own, overwrite=overwrite, other="folder")
     with naming(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="nmt-prepare-", dir=folder) as temporary:
@@ -152,29 +156,19 @@ def prepare(
         held = choose(read_pairs(spooled), norms, sum(wanted.values()), max_ratio=max_ratio)
         parts = {"dev": held[: wanted["dev"]], "test": held[wanted["dev"] :]}
         written = {"train": 0, **{part: len(pairs) for part, pairs in parts.items()}}
-        with naming(folder), ExitStack() as stack:
+        known = _Outlines(held)
 
-            def opened(part: str) -> list[Any]:
-                return [stack.enter_context(writing(folder / f"{part}.{language}")) for language in languages]
+        def write(number: int, pair: Pair, faults: list[str]) -> None:
+            left_out = faults if clean else [fault for fault in faults if fault in ALWAYS]
+            if known.is_itself and "empty" not in faults:
+                return
+            if left_out:
+                files.drop(pair, pair=number, faults=faults)
+            else:
+                written["train"] += 1
+                files.keep(pair)
 
-            for part, pairs in parts.items():
-                for stream, lines in zip(opened(part), zip(*pairs, strict=True), strict=True) if pairs else ():
-                    stream.writelines(f"{line}\n".encode() for line in lines)
-            sides, dropped = opened("train"), stack.enter_context(writing(folder / DROPPED))
-            known = _Outlines(held)
-
-            def write(number: int, pair: Pair, faults: list[str]) -> None:
-                left_out = faults if clean else [fault for fault in faults if fault in ALWAYS]
-                if known.is_itself and "empty" not in faults:
-                    return
-                if not left_out:
-                    written["train"] += 1
-                    for stream, line in zip(sides, pair, strict=True):
-                        stream.write(f"{line}\n".encode())
-                else:
-                    record = {"pair": number, "faults": faults, "source": pair.source, "target": pair.target}
-                    dropped.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode())
-
+        with pair_files([*sides["train"], folder / DROPPED], output=folder) as files:
             report = inspect(
                 spooled,
                 held_out=known,
@@ -185,16 +179,16 @@ def prepare(
             )
             if not written["train"]:
                 raise DataError(f"{', '.join(names)}: no pair is left for training")
-            name = folder.as_posix()
-            text = configuration(
-                name, run_dir or f"runs/{folder.resolve().name}", languages, written["train"], test=bool(parts["test"])
-            )
-            if not parts["dev"]:
-                text = text.replace(f"  dev: {name}/dev\n", "")
-            replace_text(folder / CONFIG, text)
-            replace_text(
-                folder / REPORT, json.dumps(_record(names, read, report, written), ensure_ascii=False, indent=1)
-            )
+            held_out = [part for part, pairs in parts.items() if pairs]
+            for part in held_out:
+                for path, lines in zip(sides[part], zip(*parts[part], strict=True), strict=True):
+                    replace_text(path, "".join(f"{line}\n" for line in lines))
+        run = run_dir or f"runs/{folder.resolve().name}"
+        with naming(folder):
+            made_for = configuration(folder.as_posix(), run, languages, written["train"], held_out=held_out)
+            replace_text(folder / CONFIG, made_for)
+            record = _record(names, read, report, written)
+            replace_text(folder / REPORT, json.dumps(record, ensure_ascii=False, indent=1))
     return Prepared(read, report, written, read.pairs - sum(written.values()), folder)
 
 
@@ -209,25 +203,37 @@ def _read(names: Sequence[str], languages: tuple[str, str], read: Read) -> Itera
                 yield Pair(source.lstrip(_MARK).strip(), target.lstrip(_MARK).strip())
 
 
-def _sides(name: str, languages: tuple[str, str], read: Read) -> Iterator[tuple[str, str]]:
+def _form_of(name: str, languages: tuple[str, str]) -> TextName | None:
+    """What a name says of one file with both sides; None for two files."""
     found = read_name(name)
-    if not found.form or is_prefix(name, languages):
-        files = find_pair(name, *languages)
-        rules = Undecodable("replace"), Undecodable("replace")
-        yield from read_pairs(files, undecodable=rules)
-        for file, rule in zip(files, rules, strict=True):
-            read.not_utf8[str(file)] += rule.noted.count
-        return
+    return None if not found.form or is_prefix(name, languages) else found
+
+
+def _files(name: str, languages: tuple[str, str]) -> Sequence[Path]:
+    """The files of a text; DataError for one that is missing."""
+    found = _form_of(name, languages)
+    if found is None:
+        return find_pair(name, *languages)
     path = stored(found.files[0])
     if path is None:
         raise DataError(missing(found.files[0]))
-    rule = Undecodable("replace")
-    for row in FORMS.get(found.form)().rows(path, found.columns, languages, rule):
-        if row.problem:
-            read.unpaired.setdefault((str(path), row.problem), Noted()).add(int(row.place.rpartition(" ")[2]))
-        else:
-            yield " ".join(row.source.splitlines()), " ".join(row.target.splitlines())
-    read.not_utf8[str(path)] += rule.noted.count
+    return [path]
+
+
+def _sides(name: str, languages: tuple[str, str], read: Read) -> Iterator[tuple[str, str]]:
+    found, files = _form_of(name, languages), _files(name, languages)
+    rules = [Undecodable("replace") for _ in files]
+    if found is None:
+        yield from read_pairs(FilePair(*files), undecodable=(rules[0], rules[1]))
+    else:
+        for row in FORMS.get(found.form)().rows(files[0], found.columns, languages, rules[0]):
+            if row.problem:
+                read.unpaired.setdefault((str(files[0]), row.problem), Noted()).add(row.number)
+            else:
+                read.breaks += row.has_breaks
+                yield row.sides
+    for file, rule in zip(files, rules, strict=True):
+        read.not_utf8[str(file)] += rule.noted.count
 
 
 class _Outlines(HeldOut):
@@ -296,6 +302,7 @@ def _record(names: Sequence[str], read: Read, report: Report, written: dict[str,
         "rows_without_a_pair": {": ".join(what): noted.count for what, noted in read.unpaired.items()},
         "lines_not_utf8": {file: count for file, count in read.not_utf8.items() if count},
         "byte_order_marks": read.marks,
+        "line_breaks": read.breaks,
         "faults": own["faults"],
         "examples": own["examples"],
         "written": written,

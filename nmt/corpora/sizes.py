@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from nmt.config.yaml12 import write_yaml
@@ -34,8 +35,10 @@ def sizes_for(pairs: int) -> Sizes:
     return min(SIZES, key=lambda row: abs(math.log(max(1, pairs) / row.pairs)))
 
 
-def configuration(folder: str, run_dir: str, languages: tuple[str, str], pairs: int, *, test: bool) -> str:
-    """The text of a configuration for FOLDER/train, FOLDER/dev and, where there is one, FOLDER/test."""
+def configuration(
+    folder: str, run_dir: str, languages: tuple[str, str], pairs: int, *, held_out: Collection[str]
+) -> str:
+    """The text of a configuration for FOLDER/train and those of FOLDER/dev and FOLDER/test that are `held_out`."""
     row = sizes_for(pairs)
     config = {
         "run_dir": run_dir,
@@ -49,7 +52,7 @@ def configuration(folder: str, run_dir: str, languages: tuple[str, str], pairs: 
         "data": {
             "source_language": languages[0],
             "target_language": languages[1],
-            **{part: f"{folder}/{part}" for part in ("train", "dev", "test") if test or part != "test"},
+            **{part: f"{folder}/{part}" for part in ("train", *held_out)},
             "tokenizer_options": {"vocab_size": row.vocab_size},
         },
         "training": {
@@ -60,8 +63,7 @@ def configuration(folder: str, run_dir: str, languages: tuple[str, str], pairs: 
             "schedule": "budgeted",
             "schedule_options": {"warmup_steps": 400, "min_lr": row.lr / 20},
             "ema_decay": 0.995,
-            "early_stopping_metric": "bleu",
-            "patience": 10,
+            **({"early_stopping_metric": "bleu", "patience": 10} if "dev" in held_out else {}),
         },
         "decoding": {"beam_size": 5, "length_penalty": 1.5, "max_length_offset": 10},
     }

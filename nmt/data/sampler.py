@@ -162,7 +162,7 @@ class Resegmentation:
 
 
 def seeds(seed: int, epoch: int, side: str, rows: Rows) -> NDArray[np.uint64]:
-    """What decides how the sentences of `rows` [B] are split: [B]."""
+    """What decides how the sentences of `rows` [B] are split, or changed: [B]."""
     digest = hashlib.blake2b(repr((seed, "subwords", epoch, side)).encode(), digest_size=8).digest()
     return mixed(rows.astype(np.uint64) + np.frombuffer(digest, "<u8").astype(np.uint64))
 

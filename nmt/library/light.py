@@ -17,7 +17,7 @@ from nmt.interop.engine.opened import longest_of, open_engine, text_of
 from nmt.library.translator import Translator, key_of
 from nmt.library.values import PairScore, Result, chosen_details, with_arrays
 from nmt.light.binding import Stop
-from nmt.light.errors import EngineError
+from nmt.light.errors import EngineError, place_of
 from nmt.light.lines import Pace
 from nmt.light.options import NONE, OPTIONS, options_of
 from nmt.search.values import LONGER, Request, as_request
@@ -46,8 +46,8 @@ def lacking(file: str) -> str:
 
 def of_line(error: EngineError, lines: Sequence[str | Request]) -> Exception:
     """The error of the line that the engine names by its place, if it names one; else as it is."""
-    place, _, problem = str(error).removeprefix("line ").partition(": ")
-    return as_request(lines[int(place)]).error(problem) if place.isdigit() else error
+    place, problem = place_of(error)
+    return error if place is None else as_request(lines[place]).error(problem)
 
 
 class EngineFiles(Translator):

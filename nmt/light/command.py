@@ -12,7 +12,7 @@ from itertools import islice
 
 from . import __version__
 from .counts import Counts, counted
-from .errors import EngineError, NmtError, UsageError
+from .errors import EngineError, NmtError, UsageError, place_of
 from .formats import FORMATS, as_pharaoh, without_alignment
 from .lines import POLICIES, Pace, decodable, windows
 from .options import OPTIONS, command_option, options_of
@@ -278,12 +278,10 @@ def _run(arguments: argparse.Namespace) -> int:
             try:
                 found = translator.found(asked, **options)
             except EngineError as error:  # which counts from 0
-                place, _, said = str(error).removeprefix("line ").partition(": ")
-                if not place.isdigit():
+                place, said = place_of(error)
+                if place is None:
                     raise
-                raise EngineError(
-                    f"{beside[-1][1] if beside else name}, line {first + int(place) + 1}: {said}"
-                ) from None
+                raise EngineError(f"{beside[-1][1] if beside else name}, line {first + place + 1}: {said}") from None
             pace.add(len(lines), time.monotonic() - begun)
             notes = counts.add_found(found, odd, translator)
             if arguments.format == "text" and n_best == 1 and alignment is None:

@@ -9,6 +9,12 @@ class NmtError(Exception):
     exit_code = 1
 
 
+def place_of(error: EngineError) -> tuple[int | None, str]:
+    """The place of the line, from 0, that an error of the engine names, if it names one, and the problem."""
+    place, _, problem = str(error).removeprefix("line ").partition(": ")
+    return (int(place), problem) if place.isdigit() else (None, str(error))
+
+
 class DataError(NmtError):
     """Text, vocabulary or corpus files that cannot be used."""
 

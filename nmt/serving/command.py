@@ -24,7 +24,6 @@ from nmt.cli.arguments import (
     given,
     positive,
     real_number,
-    search_options,
     seconds,
     whole_number,
 )
@@ -206,11 +205,8 @@ def _load(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
         own = {name: getattr(arguments, name) for name in ("device", "checkpoint", "plugins")}
         own["precision"] = arguments.precision or "auto"
     translator = load(arguments.models, **own)
-    options = given(arguments, [name for name in SEARCH if name != "precision"])
-    if "search_options" in options:
-        read = _search_options if IS_LIGHT else search_options
-        options["search_options"] = read(options["search_options"])
-    return translator, options
+    names = [name for name in SEARCH if name != "precision"]
+    return translator, given(arguments, names, read=_search_options if IS_LIGHT else None)
 
 
 def _search_options(given: Sequence[str]) -> dict[str, float]:

@@ -37,8 +37,8 @@ _BLOCK: Final = 1 << 16
 class Row(NamedTuple):
     """A pair of a file, or what has none."""
 
-    place: str
-    """`line 3` or `unit 3`."""
+    number: int
+    """Of the line or unit, from 1."""
     source: str = ""
     target: str = ""
     problem: str = ""
@@ -46,10 +46,22 @@ class Row(NamedTuple):
     is_usual: bool = False
     """Whether such files usually have what has none: it is left out and reported, not an error."""
 
+    @property
+    def sides(self) -> tuple[str, str]:
+        """Source and target, each on one line."""
+        return _BREAKS.sub(" ", self.source), _BREAKS.sub(" ", self.target)
+
+    @property
+    def has_breaks(self) -> bool:
+        """Whether a side has line breaks, which are read as spaces."""
+        return self.sides != (self.source, self.target)
+
 
 class Form:
     """A form of files with both sides of a text. A plugin's form derives from it and has `rows`."""
 
+    unit = "line"
+    """What has a pair."""
     said = ""
     """The warning of the last call of `pairs`."""
 
@@ -77,15 +89,16 @@ class Form:
         first, breaks = "", 0
         for row in self.rows(path, columns, languages, Undecodable()):
             if not row.problem:
-                sides = _BREAKS.sub(" ", row.source), _BREAKS.sub(" ", row.target)
-                breaks += sides != (row.source, row.target)
-                yield sides
+                breaks += row.has_breaks
+                yield row.sides
             elif row.is_usual:
                 left_out[row.problem] += 1
-                first = first or row.place
+                first = first or f"{self.unit} {row.number}"
             else:
-                raise DataError(f"{path}, {row.place}: {row.problem}; nmt-data prepare leaves such rows out")
-        notes = [f"{counted(number, 'unit')} left out: {why}" for why, number in left_out.items()]
+                raise DataError(
+                    f"{path}, {self.unit} {row.number}: {row.problem}; nmt-data prepare leaves such rows out"
+                )
+        notes = [f"{counted(number, self.unit)} left out: {why}" for why, number in left_out.items()]
         notes += [f"line breaks within {counted(breaks, 'pair')} are read as spaces"] if breaks else []
         if notes:
             self.said = f"{path}: {'; '.join(notes)}{f' (first: {first})' if first else ''}"
@@ -167,12 +180,11 @@ class Tsv(Form):
                 places, begins = _columns(path, cells, columns, languages)
                 if begins:
                     continue
-            place = f"line {number}"
             if max(places) < len(cells):
-                yield Row(place, cells[places[0]], cells[places[1]])
+                yield Row(number, cells[places[0]], cells[places[1]])
             else:
                 lacking = next(one for one in places if one >= len(cells))
-                yield Row(place, problem=f"has {counted(len(cells), 'column')}, but column {lacking + 1} is needed")
+                yield Row(number, problem=f"has {counted(len(cells), 'column')}, but column {lacking + 1} is needed")
 
 
 def _columns(
@@ -209,28 +221,27 @@ class JsonLines(Form):
     ) -> Iterator[Row]:
         keys = columns or languages
         for number, line in enumerate(read_lines(path, undecodable=undecodable), start=1):
-            place = f"line {number}"
             if not line.strip():
-                yield Row(place, problem="is empty; a JSON object is needed")
+                yield Row(number, problem="is empty; a JSON object is needed")
                 continue
             try:
                 found: Any = json.loads(line)
             except (ValueError, RecursionError) as error:
-                yield Row(place, problem=f"is not JSON ({reason(error)})")
+                yield Row(number, problem=f"is not JSON ({reason(error)})")
                 continue
             inner = found.get("translation") if isinstance(found, dict) else None
             found = inner if isinstance(inner, dict) else found
             if not isinstance(found, dict):
-                yield Row(place, problem=f"{shown(found)} is not a JSON object")
+                yield Row(number, problem=f"{shown(found)} is not a JSON object")
                 continue
             lacking = next((key for key in keys if not isinstance(found.get(key), str)), None)
             if lacking is not None:
                 what = f"is {shown(found[lacking])}, not text" if lacking in found else "is missing"
-                yield Row(place, problem=f"the key {lacking!r} {what}")
+                yield Row(number, problem=f"the key {lacking!r} {what}")
                 continue
             sides = [found[key] for key in keys]
             is_text = all(side.isprintable() or side == side.encode("utf-8", "replace").decode() for side in sides)
-            yield Row(place, *sides) if is_text else Row(place, problem="has half of a surrogate pair")
+            yield Row(number, *sides) if is_text else Row(number, problem="has half of a surrogate pair")
 
 
 @FORMS.register("tmx")
@@ -239,6 +250,8 @@ class Tmx(Form):
 
     Codes of other formats within a segment are left out, and units that lack one of the languages too.
     """
+
+    unit = "unit"
 
     def rows(
         self, path: Path, columns: Sequence[str], languages: tuple[str, str], undecodable: Undecodable
@@ -325,13 +338,12 @@ class _TmxReader:
         elif name == "tuv":
             self._side = None
         elif name == "tu":
-            place = f"unit {self._units}"
             lacking = [own for i, own in enumerate(self._wanted) if i not in self._sides]
             if lacking:
                 problem = f"no segment in {' or '.join(lacking)}"
-                self._rows.append(Row(place, problem=problem, is_usual=True))
+                self._rows.append(Row(self._units, problem=problem, is_usual=True))
             else:
-                self._rows.append(Row(place, self._sides[0], self._sides[1]))
+                self._rows.append(Row(self._units, self._sides[0], self._sides[1]))
 
 
 def _is_language(code: str, wanted: str) -> bool:

@@ -113,6 +113,31 @@ def test_held_out_are_different_sentences_with_the_smallest_hashes() -> None:
     assert read("one/dev") + read("one/test") == expected[:20]
 
 
+def test_without_held_out_text_the_configuration_is_complete() -> None:
+    assert prepare(write("a.tsv", text(100)), "-o", "all", "--dev", "0", "--hold-out", "0") == 0
+    assert sorted(path.name for path in Path("all").iterdir()) == [
+        "dropped.jsonl", "report.json", "train.de", "train.en", "train.yaml",
+    ]  # fmt: skip
+    config = load_config("all/train.yaml")
+    assert (config.data.train, config.data.dev, config.data.test) == ("all/train", None, None)
+
+
+def test_the_text_that_is_read_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    assert prepare(write("a.tsv", text(100)), "-o", "one", "--dev", "5", "--hold-out", "5") == 0
+    before = read("one/train")
+    assert prepare("one/train", "-o", "one", "--dev", "5", "--hold-out", "5", "--overwrite") == 2
+    assert "one/train.en: is the text to read; give another folder" in capsys.readouterr().err
+    assert read("one/train") == before
+
+
+def test_line_breaks_are_read_as_spaces_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [*text(40), ("A first line\nand a second.", "Eine\r\nZeile.")]
+    Path("a.jsonl").write_text("".join(json.dumps({"en": s, "de": t}) + "\n" for s, t in rows), encoding="utf-8")
+    assert prepare("a.jsonl", "-o", "one", "--dev", "0", "--hold-out", "0") == 0
+    assert "line breaks within 1 pair are read as spaces" in capsys.readouterr().out
+    assert read("one/train")[-1] == ("A first line and a second.", "Eine Zeile.")
+
+
 def test_cleaned_as_asked() -> None:
     pairs = [*text(100), ("A copied text here.", "A copied text here."), ("A tab\x01 here now.", "Ein Tab ist hier.")]
     for name, arguments in (("all", []), ("clean", ["--clean"])):
@@ -194,6 +219,15 @@ def test_the_best_share_of_two_scores_is_kept(capsys: pytest.CaptureFixture[str]
     told = capsys.readouterr().out
     assert "a.tsv: 7 pairs, 6 kept" in told
     assert [line.split()[0] for line in told.splitlines()[1:]] == list(REASONS)
+
+
+def test_a_share_of_nothing_is_not_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    write("a.tsv", text(5))
+    Path("scores").write_text("3\n1\n2\n5\n4\n")
+    given = ["filter", "a.tsv", "--languages", "en", "de", "-o", "best", "--scores", "scores", "--json"]
+    assert main([*given, "--keep-share", "0"]) == 0
+    assert json.loads(capsys.readouterr().out)["kept"] == 1
+    assert read("best") == [text(5)[1]]
 
 
 def test_other_languages_are_left_out() -> None:

@@ -49,7 +49,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: p
     printed, ran = "", []
     for language, text in BLOCKS:
         if language == "yaml":
-            made = configuration("mine", "runs/mine", ("en", "de"), 28_005, test=True)
+            made = configuration("mine", "runs/mine", ("en", "de"), 28_005, held_out=("dev", "test"))
             assert read_yaml(text, origin="page").value == read_yaml(made, origin="command").value
         elif language == "text":
             known = {shape(line) for line in printed.splitlines()}
