@@ -1,4 +1,4 @@
-"""nmt-data: fetch the public corpora of the shipped configurations; check corpora for faults and clean them."""
+"""nmt-data: fetch the public corpora of the shipped configurations; prepare, check, clean and filter corpora."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 LARGEST_RATIO = 1e6
 """Of two lengths."""
-DESCRIPTION = "Fetch the corpora that the shipped configurations need; check and clean corpora of your own."
+DESCRIPTION = """Fetch the corpora that the shipped configurations need; prepare, check, clean and filter corpora of
+your own."""
 MULTI30K = (
     "Fetch Multi30k English-German (task 1, raw text), 29,000 training pairs, to the place where multi30k_*.yaml "
     "expect it."
