@@ -39,7 +39,7 @@ static void row_functions(const kernels *k, i64 n) {
     scored_id best[3];
     k->norm(x, v, v, 1e-5f, y, n), k->norm(x, v, 0, 1e-5f, y, n);
     k->add(x, v, y, n), k->tanh(x, y, n), k->swiglu(x, v, y, n), k->powers(x, y, n);
-    k->log_sum_parts(x, n, &sum), k->first_maximum(x, n), k->add_best(x, n, 0.5f, 0, best, 0, 3);
+    k->log_sum_parts(x, n, &sum), k->add_log(x, 2.0f, y, n), k->first_maximum(x, n), k->add_best(x, n, 0.5f, 0, best, 0, 3);
     for (int unit = 0; unit < 11; unit++)
         for (int p = 0; p < (unit == 6 ? 9 : 2); p++) {
             const float *vectors[4] = {floats(4 * n), floats(n), floats(n), p ? floats(n) : 0};
@@ -52,7 +52,9 @@ static void attentions(const kernels *k, i64 heads, i64 D, i64 S) {
     const i64 n = heads * D;
     float *q = floats(n), *keys = floats(S * n), *w = floats(D), *y = floats(n), *a = floats(heads * S);
     k->attend_additive(q, keys, n, keys, n, w, heads, n, S, y, 0, a);
-    k->attend_dot(q, keys, n, keys, n, heads, n, S, y, a, a);
+    const float *tiles[2] = {floats(tile_size(n)), floats(tile_size(n))};
+    float *told[5] = {floats(S), 0, floats(S), 0, 0};
+    k->attend_dot(floats(5 * n), n, 5, tiles, heads, n, S, floats(5 * n), n, told, 0.5f, floats(dot_scratch(S)));
 }
 
 int main(void) {
@@ -64,7 +66,7 @@ int main(void) {
                 products(k, (tensor_type)type, 20 * rows + 1, rows + 6, rows);
         for (int i = 0; i < count; i++) free(kept[i]);
         count = 0;
-        row_functions(k, 37), attentions(k, 3, 5, 7), attentions(k, 1, 80, 2);
+        row_functions(k, 37), attentions(k, 3, 5, 7), attentions(k, 1, 80, 2), attentions(k, 2, 21, 19);
         for (int i = 0; i < count; i++) free(kept[i]);
         count = 0;
     }

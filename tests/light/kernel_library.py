@@ -54,8 +54,9 @@ class Table(ctypes.Structure):
         ("powers", ctypes.CFUNCTYPE(None, _p, _p, _i64)),
         ("unit", _UNIT * 11),
         ("attend_additive", ctypes.CFUNCTYPE(None, _p, _p, _i64, _p, _i64, _p, _i64, _i64, _i64, _p, _p, _p)),
-        ("attend_dot", ctypes.CFUNCTYPE(None, _p, _p, _i64, _p, _i64, _i64, _i64, _i64, _p, _p, _p)),
+        ("attend_dot", ctypes.CFUNCTYPE(None, _p, _i64, _i64, _p, _i64, _i64, _i64, _p, _i64, _p, _f, _p)),
         ("log_sum_parts", ctypes.CFUNCTYPE(_f, _p, _i64, ctypes.POINTER(ctypes.c_double))),
+        ("add_log", ctypes.CFUNCTYPE(None, _p, _f, _p, _i64)),
         ("first_maximum", ctypes.CFUNCTYPE(_i64, _p, _i64)),
         ("add_best", ctypes.CFUNCTYPE(_i64, _p, _i64, _f, ctypes.c_int32, ctypes.POINTER(Scored), _i64, _i64)),
     )

@@ -307,30 +307,78 @@ def test_units(table: Any, number: int, vectors: tuple[int, ...], H: int) -> Non
 
 @pytest.mark.parametrize("S", [1, 5, 40])
 @pytest.mark.parametrize("heads, D", [(1, 1), (1, 130), (3, 21), (4, 16), (2, 56)])
-@pytest.mark.parametrize("additive", [True, False])
-def test_attention(table: Any, additive: bool, heads: int, D: int, S: int) -> None:
+def test_attention_by_addition(table: Any, heads: int, D: int, S: int) -> None:
     n = heads * D
     q, keys, values, weight = floats(n, scale=2), floats(S, n + 3), floats(S, n + 5), floats(D)
     exact_q, exact_k = (a.astype(np.float64).reshape(-1, heads, D) for a in (q, keys[:, :n].copy()))
-    if additive:
-        scores = np.einsum("d,shd->hs", weight.astype(np.float64), np.tanh(exact_q + exact_k))
-        keys[:, :n] = np.exp(-2 * keys[:, :n])
-    else:
-        scores = np.einsum("hd,shd->hs", exact_q[0], exact_k) / np.sqrt(D)
+    scores = np.einsum("d,shd->hs", weight.astype(np.float64), np.tanh(exact_q + exact_k))
+    keys[:, :n] = np.exp(-2 * keys[:, :n])
     shares = softmax(scores)
     found = np.einsum("hs,shd->hd", shares, values[:, :n].reshape(S, heads, D).astype(np.float64)).reshape(-1)
     for keep in (True, False):
         y, weights, scratch = empty(n + 1), empty(heads * S + 1), empty(heads * S + 1)
         seen = (address(q), address(keys), n + 3, address(values), n + 5)
         last = (heads, n, S, address(y), address(weights) if keep else None, address(scratch))
-        if additive:
-            table.attend_additive(*seen, address(weight), *last)
-        else:
-            table.attend_dot(*seen, *last)
+        table.attend_additive(*seen, address(weight), *last)
         np.testing.assert_allclose(y[:n], found, rtol=1e-5, atol=1e-5)
         assert np.isnan(y[n]) and np.isnan(scratch[-1]) and np.isnan(weights[-1])
         if keep:
             np.testing.assert_allclose(weights[:-1].reshape(heads, S), shares, rtol=1e-5, atol=1e-6)
+
+
+def tiles(keys: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
+    """Keys and values [S, n] as attention by products reads them, NaN where there is no position."""
+    both = []
+    for start in range(0, len(keys), 16):
+        tile = np.full((2, 16, keys.shape[1]), np.nan, np.float32)
+        tile[0, : len(keys) - start], tile[1, : len(keys) - start] = (
+            keys[start : start + 16],
+            values[start : start + 16],
+        )
+        both.append(np.concatenate([tile[0].T.reshape(-1), tile[1].reshape(-1)]))
+    return both
+
+
+def attend_dot(table: Any, q: np.ndarray, keys: np.ndarray, values: np.ndarray, heads: int) -> Any:
+    """What queries [rows, n] find, and half the sum of the weights of all heads: [rows, n], [rows, S]."""
+    (rows, n), S, parts = q.shape, len(keys), tiles(keys, values)
+    apart, found = np.full((rows, n + 3), np.nan, np.float32), np.full((rows, n + 5), np.nan, np.float32)
+    apart[:, :n] = q
+    told = np.zeros((rows, S), np.float32)
+    scratch = empty(4 * 16 * len(parts) + 1)
+    pointers = (ctypes.c_void_p * len(parts))(*map(address, parts))
+    sums = (ctypes.c_void_p * rows)(*(None if r % 3 == 1 else address(told[r]) for r in range(rows)))
+    seen = (pointers, heads, n, S, address(found), n + 5)
+    table.attend_dot(address(apart), n + 3, rows, *seen, sums, 0.5, address(scratch))
+    assert np.isnan(found[:, n:]).all() and np.isnan(scratch[-1])
+    return found[:, :n], told
+
+
+@pytest.mark.parametrize("S", [1, 5, 16, 40])
+@pytest.mark.parametrize("heads, D", [(1, 1), (1, 130), (3, 21), (4, 16), (2, 56), (4, 32)])
+def test_attention_by_products(table: Any, heads: int, D: int, S: int) -> None:
+    """Several queries at once find what each finds alone, bit for bit."""
+    n, rows = heads * D, 7
+    q, keys, values = floats(rows, n, scale=2), floats(S, n), floats(S, n)
+    exact = [a.astype(np.float64).reshape(-1, heads, D) for a in (q, keys, values)]
+    shares = softmax(np.einsum("rhd,shd->rhs", *exact[:2]) / np.sqrt(D))
+    found, told = attend_dot(table, q, keys, values, heads)
+    np.testing.assert_allclose(
+        found, np.einsum("rhs,shd->rhd", shares, exact[2]).reshape(rows, n), rtol=1e-5, atol=1e-5
+    )
+    wanted = [r for r in range(rows) if r % 3 != 1]
+    np.testing.assert_allclose(told[wanted], 0.5 * shares.sum(1)[wanted], rtol=1e-5, atol=1e-6)
+    assert not told[1].any()
+    for r in range(rows):
+        alone = attend_dot(table, q[r : r + 1], keys, values, heads)[0]
+        assert alone.tobytes() == found[r : r + 1].tobytes()
+
+
+def test_a_value_without_weight_may_be_nan(table: Any) -> None:
+    q, keys, values = np.ones((5, 32), np.float32), np.zeros((20, 32), np.float32), floats(20, 32)
+    keys[17], values[17] = -1e4, np.nan
+    found, _ = attend_dot(table, q, keys, values, 1)
+    np.testing.assert_allclose(found[3], np.delete(values, 17, axis=0).mean(0), rtol=1e-5, atol=1e-6)
 
 
 def test_attention_of_extreme_values(table: Any) -> None:
@@ -355,11 +403,10 @@ def test_attention_of_extreme_values(table: Any) -> None:
 @pytest.mark.parametrize("infinite", [np.inf, -np.inf])
 def test_an_infinite_score_is_seen_in_all_of_its_head(table: Any, infinite: float) -> None:
     """Also one that would only have a weight of 0: it is no number that a model should have."""
-    n, S = 32, 3
-    q, keys, values, y, scratch = floats(n), floats(S, n), floats(S, n), empty(n), empty(2 * S)
-    q[20], keys[1, 20] = 1, infinite
-    table.attend_dot(address(q), address(keys), n, address(values), n, 2, n, S, address(y), None, address(scratch))
-    assert np.isfinite(y[:16]).all() and np.isnan(y[16:]).all()
+    q, keys, values = floats(2, 32), floats(3, 32), floats(3, 32)
+    q[0, 20], q[1, 20], keys[1, 20] = 1, 0.5, infinite
+    found, _ = attend_dot(table, q, keys, values, 2)
+    assert np.isfinite(found[:, :16]).all() and np.isnan(found[:, 16:]).all()
 
 
 @pytest.mark.parametrize("n", [1, 17, 511, 5000, 100_000])
@@ -372,6 +419,18 @@ def test_sums_of_exponentials(table: Any, n: int) -> None:
         assert table.log_sum_parts(address(x), n, total) == x.max() and np.isfinite(total.value)
     x[n - 1] = np.nan
     assert np.isnan(table.log_sum_parts(address(x), n, total)) and np.isnan(total.value)
+
+
+@pytest.mark.parametrize("n", [1, 19, 500])
+def test_a_logarithm_of_a_sum(table: Any, n: int) -> None:
+    x, y = floats(n, scale=20), floats(n, scale=20)
+    y[0] = -np.inf
+    want = np.logaddexp(x.astype(np.float64) - 2.5, y.astype(np.float64))
+    table.add_log(address(x), 2.5, address(y), n)
+    np.testing.assert_allclose(y, want, rtol=1e-6, atol=1e-6)
+    x[n // 2] = np.nan
+    table.add_log(address(x), 2.5, address(y), n)
+    assert np.isnan(y[n // 2]) and np.isfinite(np.delete(y, n // 2)).all()
 
 
 def test_the_first_maximum(table: Any) -> None:
@@ -414,7 +473,9 @@ def test_rows_do_not_depend_on_their_address(table: Any) -> None:
         table.norm(address(moved), address(scale), address(scale), 1e-5, address(y), n)
         arguments = (address(keys), n, address(keys), n)
         table.attend_additive(address(moved), *arguments, address(weight), 1, n, S, address(z), None, address(room))
-        table.attend_dot(address(moved), *arguments, 1, n, S, address(w), None, address(room))
+        parts, more = tiles(keys, keys), empty(64)
+        pointers = (ctypes.c_void_p * 1)(address(parts[0]))
+        table.attend_dot(address(moved), n, 1, pointers, 1, n, S, address(w), n, None, 0.0, address(more))
         table.log_sum_parts(address(moved), n, total)
         table.powers(address(moved), address(moved), n)
         table.tanh(address(moved), address(moved), n)

@@ -12,7 +12,9 @@
 #include "subwords.h"
 #include "system.h"
 
-enum { LARGEST_ENSEMBLE = 64, IDLE = 64, ROWS = 40 }; /* ROWS: hypotheses that a thread computes at once */
+enum { LARGEST_ENSEMBLE = 64, IDLE = 64 };
+/* Hypotheses that a thread computes at once: more of a model that its caches do not hold. */
+enum { ROWS = 16, ROWS_OF_LARGE = 40, LARGE = 8 << 20 };
 enum { LONGEST_LINE = 1 << 28 };                      /* what subwords_encode takes */
 
 typedef enum { SPLIT_NONE, SPLIT_LONGER, SPLIT_ALL } split_mode; /* LONGER: lines of more than `trained` tokens alone */
@@ -570,7 +572,10 @@ static void sort(sentence *all, size_t count) {
 /* Searches all parts by as many threads as the options say. False as searcher_run. */
 static bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
     work w = {.m = m, .set = o, .count = (i64)r->parts, .found = r->found};
-    w.rows = rows_of(o) > ROWS || w.count == 1 ? rows_of(o) : ROWS;
+    size_t bytes = 0;
+    for (int i = 0; i < m->count; i++) bytes += m->models[i]->size;
+    const i64 rows = bytes < LARGE ? ROWS : ROWS_OF_LARGE;
+    w.rows = rows_of(o) > rows || w.count == 1 ? rows_of(o) : rows;
     w.sentences = calloc(r->parts, sizeof *w.sentences);
     if (!w.sentences) return false;
     for (size_t i = 0, start = 0; i < r->parts; start = r->ends[i++].ids)

@@ -18,6 +18,12 @@ enum { STRIP = 32, GROUP = 4 }; /* outputs of a strip; bytes of a group of neigh
 
 typedef enum { VECTOR_F32, MATRIX_F32, MATRIX_BF16, MATRIX_INT8 } tensor_type;
 
+/* Positions of a tile: their keys stand in it first, [n][TILE], and then their values, [TILE][n]. What a tile has beyond
+   the last position counts for nothing. */
+enum { TILE = 16 };
+static inline i64 tile_size(i64 n) { return 2 * TILE * n; }
+static inline i64 dot_scratch(i64 positions) { return 4 * ((positions + TILE - 1) / TILE * TILE); }
+
 /* A matrix [rows, columns], or a vector with rows = 1. */
 typedef struct {
     tensor_type type;
@@ -31,6 +37,11 @@ typedef struct {
 /* Inputs in a group, and groups of an output, of which the last one is filled up. */
 static inline i64 group_size(const tensor *t) { return t->type == MATRIX_INT8 ? 4 : t->type == MATRIX_BF16 ? 2 : 1; }
 static inline i64 group_count(const tensor *t) { return (t->columns + group_size(t) - 1) / group_size(t); }
+
+/* The first group of a row; the next ones stand STRIP groups apart. */
+static inline const char *row_of(const tensor *t, i64 row) {
+    return (const char *)t->values + (row / STRIP * group_count(t) * STRIP + row % STRIP) * GROUP;
+}
 
 typedef enum { NO_ACTIVATION, RELU, TANH, SWISH, GELU } activation;
 
@@ -67,17 +78,24 @@ typedef struct {
     void (*unit[11])(const float *x, const float *before, const float *u, const float *const v[4], int p, float *after,
                      i64 H);
 
-    /* One query q[n] in `heads` heads of width D = n / heads over S positions; rows of keys and values ks and vs apart.
-       Writes what is found to y[n] and, unless it is null, the weights, rows of S for each head. `scratch` has room for
-       S floats for each head. additive: keys hold powers, weight [D] is shared by the heads. */
+    /* One query q[n] in `heads` heads of width D = n / heads over S positions, by addition: rows of keys, which hold
+       powers, and of values ks and vs apart, weight [D]. Writes what is found to y[n] and, unless it is null, the
+       weights, rows of S for each head. `scratch` has room for S floats for each head. */
     void (*attend_additive)(const float *q, const float *keys, i64 ks, const float *values, i64 vs, const float *weight,
                             i64 heads, i64 n, i64 S, float *y, float *weights, float *scratch);
-    void (*attend_dot)(const float *q, const float *keys, i64 ks, const float *values, i64 vs, i64 heads, i64 n, i64 S,
-                       float *y, float *weights, float *scratch);
+
+    /* The same by products, of queries that look at the same positions, which stand in tiles. `told`, unless it is null,
+       has a row for each query, which may be null: `share` times the weights of all heads is added to it. `scratch` has
+       `dot_scratch(S)` floats. */
+    void (*attend_dot)(const float *q, i64 qs, i64 rows, const float *const *tiles, i64 heads, i64 n, i64 S, float *y,
+                       i64 ys, float *const *told, float share, float *scratch);
 
     /* The largest of x[n] and, in *sum, the sum of exp(x - largest), added up in double or so that 100,000 terms keep
        six digits. NaN where one of x is NaN. */
     float (*log_sum_parts)(const float *x, i64 n, double *sum);
+
+    /* y = log(exp(y) + exp(x - norm)), of n numbers of which not both are -infinity. */
+    void (*add_log)(const float *x, float norm, float *y, i64 n);
 
     /* The first place of the largest of x[n], n > 0; of NaN values none counts, and if all are NaN, 0. */
     i64 (*first_maximum)(const float *x, i64 n);

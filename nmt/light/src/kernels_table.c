@@ -71,7 +71,7 @@ static void norm_row(const float *x, const float *scale, const float *offset, fl
 /* A row of a matrix stands in its strip with 32 groups from one group to the next. */
 static void embed_row(const tensor *w, i64 id, const float *bias, float factor, float *y) {
     const i64 K = w->columns, size = group_size(w);
-    const char *from = (const char *)w->values + (id / STRIP * group_count(w) * STRIP + id % STRIP) * GROUP;
+    const char *from = row_of(w, id);
     for (i64 k = 0; k < K; k += size, from += STRIP * GROUP) {
         const i64 width = K - k < size ? K - k : size;
         if (w->type == MATRIX_INT8) {
@@ -94,7 +94,7 @@ static void embed_row(const tensor *w, i64 id, const float *bias, float factor, 
         for (i64 j = 0; j < K; j++) y[j] = factor * y[j];
 }
 
-/* --- one query of an attention over S positions, head by head; as nmt/ops/attention/native.c. A score that is NaN or infinite
+/* --- attention over S positions, head by head; as nmt/ops/attention/native.c. A score that is NaN or infinite
    makes all weights of its head NaN --- */
 
 /* y = sum of a[s] values[s] over s, in so many vectors; of weights of 0 not even NaN counts. */
@@ -109,9 +109,10 @@ INLINE void weighted_sum(const float *a, const float *values, i64 vs, i64 S, flo
     for (int c = 0; c < width; c++) store(y + c * LANES, sum[c]);
 }
 
-/* From scores a[S] to weights, and y[D] = what they find among the values. */
-INLINE void weigh(float *a, const float *values, i64 vs, i64 S, float *y, i64 D) {
+/* From scores to weights; whether one of them is 0. */
+INLINE int become_weights(float *a, i64 S) {
     float top = -INFINITY, bad = 0.0f;
+    int zeros = 0;
     for (i64 s = 0; s < S; s++) {
         top = a[s] > top ? a[s] : top;
         bad += a[s] - a[s]; /* 0, or NaN where a score is NaN or infinite */
@@ -119,7 +120,14 @@ INLINE void weigh(float *a, const float *values, i64 vs, i64 S, float *y, i64 D)
 #pragma omp simd
     for (i64 s = 0; s < S; s++) a[s] = fast_exp(a[s] - top) + bad;
     const float total = sum_of(a, S);
-    for (i64 s = 0; s < S; s++) a[s] /= total;
+#pragma omp simd reduction(| : zeros)
+    for (i64 s = 0; s < S; s++) a[s] /= total, zeros |= a[s] == 0.0f;
+    return zeros;
+}
+
+/* The same, and y[D] = what they find among the values. */
+INLINE void weigh(float *a, const float *values, i64 vs, i64 S, float *y, i64 D) {
+    become_weights(a, S);
     i64 j = 0;
     for (; j + 4 * LANES <= D; j += 4 * LANES) weighted_sum(a, values + j, vs, S, y + j, 4);
     for (; j + 2 * LANES <= D; j += 2 * LANES) weighted_sum(a, values + j, vs, S, y + j, 2);
@@ -151,20 +159,112 @@ static void attend_additive(const float *q, const float *keys, i64 ks, const flo
     }
 }
 
-static void attend_dot(const float *q, const float *keys, i64 ks, const float *values, i64 vs, i64 heads, i64 n, i64 S,
-                       float *y, float *weights, float *scratch) {
-    const i64 D = n / heads;
-    const float scale = 1.0f / sqrtf((float)D);
-    for (i64 g = 0; g < heads; g++, q += D, keys += D, values += D, y += D) {
-        float *a = (weights ? weights : scratch) + g * S;
-        for (i64 s = 0; s < S; s++) {
-            const float *k = keys + s * ks;
-            float sum;
-            SUM_OF_VECTORS(sum, D, load_some(q + j, D - j) * load_some(k + j, D - j));
-            a[s] = sum * scale;
+/* Attention by products takes a few queries at a time, and of a tile of positions the scores of all in vectors: no sum
+   goes across lanes. A score is the sum of SCORE_SUMS sums over channels, a value that of VALUE_SUMS sums over positions,
+   whatever the number of queries. */
+#if LANES == 16
+enum { QUERIES = 4, SCORE_SUMS = 4, VALUE_SUMS = 2 };
+#elif LANES == 8
+enum { QUERIES = 2, SCORE_SUMS = 2, VALUE_SUMS = 2 };
+#else
+enum { QUERIES = 2, SCORE_SUMS = 1, VALUE_SUMS = 1 };
+#endif
+enum { VECTORS_OF_TILE = TILE / LANES };
+
+INLINE void score_tile(const float *q, i64 qs, const float *keys, i64 D, float *a, i64 as, const int queries) {
+    vf sum[SCORE_SUMS][QUERIES][VECTORS_OF_TILE] = {{{{0}}}};
+    i64 d = 0;
+#define ADD_CHANNEL(part, d)                                              \
+    _Pragma("GCC unroll 4") for (int r = 0; r < queries; r++)             \
+        _Pragma("GCC unroll 4") for (int c = 0; c < VECTORS_OF_TILE; c++) \
+            sum[part][r][c] += load(keys + (d) * TILE + c * LANES) * q[r * qs + (d)];
+    for (; d + SCORE_SUMS <= D; d += SCORE_SUMS)
+#pragma GCC unroll 4
+        for (int part = 0; part < SCORE_SUMS; part++) ADD_CHANNEL(part, d + part)
+    for (; d < D; d++) ADD_CHANNEL(0, d)
+#undef ADD_CHANNEL
+#pragma GCC unroll 4
+    for (int r = 0; r < queries; r++)
+#pragma GCC unroll 4
+        for (int c = 0; c < VECTORS_OF_TILE; c++) {
+            vf total = sum[0][r][c];
+            if (SCORE_SUMS > 1) total += sum[1 % SCORE_SUMS][r][c];
+            if (SCORE_SUMS > 2) total += sum[2 % SCORE_SUMS][r][c] + sum[3 % SCORE_SUMS][r][c];
+            store(a + r * as + c * LANES, total);
         }
-        weigh(a, values, vs, S, y, D);
+}
+
+/* y[r] = sum of a[r][s] value s, in `width` vectors; `careful`: there are weights of 0, of which not even NaN counts. */
+INLINE void find_values(const float *a, i64 as, const float *const *tiles, i64 n, i64 at, i64 S, float *y, i64 ys,
+                        const int queries, const int width, const int careful) {
+    vf sum[VALUE_SUMS][QUERIES][2] = {{{{0}}}};
+#define ADD_POSITION(part, s)                                                                              \
+    _Pragma("GCC unroll 4") for (int r = 0; r < queries; r++)                                              \
+        _Pragma("GCC unroll 2") for (int c = 0; c < width; c++)                                            \
+            if (!careful || weights[r * as + (s)] != 0.0f)                                                 \
+                sum[part][r][c] += load(values + (s) * n + c * LANES) * weights[r * as + (s)];
+    for (i64 first = 0; first < S; first += TILE) {
+        const float *values = tiles[first / TILE] + TILE * n + at, *weights = a + first;
+        const i64 count = S - first < TILE ? S - first : TILE;
+        i64 s = 0;
+        for (; s + VALUE_SUMS <= count; s += VALUE_SUMS)
+#pragma GCC unroll 2
+            for (int part = 0; part < VALUE_SUMS; part++) ADD_POSITION(part, s + part)
+        for (; s < count; s++) ADD_POSITION(0, s)
     }
+#undef ADD_POSITION
+#pragma GCC unroll 4
+    for (int r = 0; r < queries; r++)
+#pragma GCC unroll 2
+        for (int c = 0; c < width; c++)
+            store(y + r * ys + c * LANES, VALUE_SUMS > 1 ? sum[0][r][c] + sum[1 % VALUE_SUMS][r][c] : sum[0][r][c]);
+}
+
+INLINE void find_all(const float *a, i64 as, const float *const *tiles, i64 n, i64 at, i64 D, i64 S, float *y, i64 ys,
+                     const int queries, const int careful) {
+    i64 j = 0;
+    for (; j + 2 * LANES <= D; j += 2 * LANES)
+        find_values(a, as, tiles, n, at + j, S, y + j, ys, queries, 2, careful);
+    for (; j + LANES <= D; j += LANES) find_values(a, as, tiles, n, at + j, S, y + j, ys, queries, 1, careful);
+    for (; j < D; j++)
+        for (int r = 0; r < queries; r++) {
+            float sum = 0.0f;
+            for (i64 s = 0; s < S; s++)
+                if (a[r * as + s] != 0.0f) sum += a[r * as + s] * tiles[s / TILE][TILE * n + s % TILE * n + at + j];
+            y[r * ys + j] = sum;
+        }
+}
+
+/* So many queries in all heads. */
+INLINE void attend_queries(const float *q, i64 qs, const float *const *tiles, i64 heads, i64 n, i64 S, float *y, i64 ys,
+                           float *const *told, float share, float *a, const int queries) {
+    const i64 D = n / heads, as = (S + TILE - 1) / TILE * TILE;
+    const float scale = 1.0f / sqrtf((float)D);
+    for (i64 g = 0; g < heads; g++) {
+        int careful = 0;
+        for (i64 first = 0; first < S; first += TILE)
+            score_tile(q + g * D, qs, tiles[first / TILE] + g * D * TILE, D, a + first, as, queries);
+        for (int r = 0; r < queries; r++) {
+            float *own = a + r * as;
+#pragma omp simd
+            for (i64 s = 0; s < S; s++) own[s] *= scale;
+            careful |= become_weights(own, S);
+            if (told && told[r])
+                for (i64 s = 0; s < S; s++) told[r][s] += share * own[s];
+        }
+        if (careful) find_all(a, as, tiles, n, g * D, D, S, y + g * D, ys, queries, 1);
+        else find_all(a, as, tiles, n, g * D, D, S, y + g * D, ys, queries, 0);
+    }
+}
+
+static void attend_dot(const float *q, i64 qs, i64 rows, const float *const *tiles, i64 heads, i64 n, i64 S, float *y,
+                       i64 ys, float *const *told, float share, float *scratch) {
+    i64 row = 0;
+#define ATTEND(queries) \
+    attend_queries(q + row * qs, qs, tiles, heads, n, S, y + row * ys, ys, told ? told + row : 0, share, scratch, queries)
+    for (; row + QUERIES <= rows; row += QUERIES) ATTEND(QUERIES);
+    for (; row < rows; row++) ATTEND(1);
+#undef ATTEND
 }
 
 /* --- one step of each unit for one row, from the equations of the training kernels --- */
@@ -290,6 +390,24 @@ static float log_sum_parts(const float *x, i64 n, double *sum) {
         *sum += (double)part;
     }
     return top;
+}
+
+/* The larger one is taken out of the sum; log(1 + t) is t times a polynomial fitted to it on [0, 1], whose error is at most
+   2e-7. */
+static void add_log(const float *x, float norm, float *y, i64 n) {
+#pragma omp simd
+    for (i64 j = 0; j < n; j++) {
+        const float one = x[j] - norm, high = one > y[j] ? one : y[j], low = one > y[j] ? y[j] : one;
+        const float t = fast_exp(low - high);
+        float p = 0.00523267128f * t - 0.0295051467f;
+        p = p * t + 0.0782257989f;
+        p = p * t - 0.136632323f;
+        p = p * t + 0.191060007f;
+        p = p * t - 0.248429805f;
+        p = p * t + 0.333190978f;
+        p = p * t - 0.499994934f;
+        y[j] = high + (p * t + 0.99999994f) * t;
+    }
 }
 
 static i64 first_maximum(const float *x, i64 n) {
@@ -675,6 +793,7 @@ const kernels JOIN(kernels, VERSION) = {
     .attend_additive = attend_additive,
     .attend_dot = attend_dot,
     .log_sum_parts = log_sum_parts,
+    .add_log = add_log,
     .first_maximum = first_maximum,
     .add_best = add_best,
 };

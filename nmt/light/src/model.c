@@ -370,7 +370,7 @@ static bool check_instruction(const where *w, const instruction *i) {
                 : i->op >= LRN && i->op <= LSTM   ? unit_shape(i, &s)
                                                   : plain_shape(w, i, &s);
     if (!fine || !vectors_fit(w->m, i, &s) || !numbers_fit(w, i) || !spaces_fit(w, i, &s)) return false;
-    if (i->op == ATTEND_ADDITIVE || i->op == ATTEND_DOT) w->m->kept[i->b.number] = w->m->kept[i->c.number] = true;
+    if (i->op == ATTEND_ADDITIVE) w->m->kept[i->b.number] = w->m->kept[i->c.number] = true;
     return true;
 }
 
@@ -484,6 +484,7 @@ model *model_open(const void *bytes, size_t size, char *problem, size_t room) {
     if ((uintptr_t)bytes % 64) return snprintf(problem, room, "not at a multiple of 64 bytes in memory"), NULL;
     model *m = calloc(1, sizeof *m);
     if (!m) return snprintf(problem, room, "not enough memory"), NULL;
+    m->size = size;
     if (read_all(m, bytes, size, problem, room)) return m;
     model_close(m);
     return NULL;

@@ -73,6 +73,7 @@ typedef struct {
 } shortlist;
 
 typedef struct {
+    size_t size; /* bytes of the file */
     settings set;
     tensor *tensors;
     const register_kind *registers;

@@ -6,10 +6,18 @@
 
 #include "system.h"
 
-/* Words so far of one hypothesis in one cache: [room][2 n], key and value side by side. */
+/* TILE positions of a cache, shared by the hypotheses that have them in common. */
+typedef struct tile {
+    struct tile *next; /* of those that no hypothesis has */
+    i64 users;
+    _Alignas(64) float values[];
+} tile;
+
+/* Words so far of one hypothesis in one cache. */
 typedef struct {
-    float *words;
-    size_t room, used;
+    tile **tiles;
+    size_t room;
+    i64 count;
 } cached;
 
 struct runner {
@@ -19,9 +27,15 @@ struct runner {
     float **base;     /* by register, where its first row stands now */
     block source, one, step; /* registers that are not kept */
     block scratch;
-    block weights, attending; /* of attention, heads times positions: what is told, and for kernels */
+    block weights, attending; /* of attention: what is told by addition, and for kernels */
     block turns, sinusoids;   /* of ROTATE and of POSITIONS, see waves_at */
+    block self;               /* tiles of an ATTEND_SELF */
+    i64 width;                /* of a tile of all ATTEND_DOT together, see `pack_memory` */
+    const float **tiles;      /* of what is attended to */
+    size_t tile_room;
+    float **told;             /* [rows] */
     cached *caches[2]; /* [cache][row]: of this step, and of the next one */
+    tile **spare;      /* [cache] */
 };
 
 /* What an instruction is computed for. */
@@ -52,6 +66,7 @@ bool renew_scratch(block *b, const tensor *matrix, i64 rows) {
 void memory_clear(memory *m) {
     free(m->at);
     free(m->kept.values);
+    free(m->tiles.values);
     *m = (memory){0};
 }
 
@@ -82,30 +97,44 @@ runner *runner_open(const model *m, const kernels *k, i64 rows) {
     if (!r) return NULL;
     r->m = m, r->k = k, r->rows = rows;
     r->base = calloc((size_t)m->register_count + 1, sizeof *r->base);
+    r->told = calloc((size_t)rows, sizeof *r->told);
+    r->spare = calloc((size_t)m->set.caches + 1, sizeof *r->spare);
+    for (i64 i = 0; i < m->step.count; i++)
+        if (m->step.code[i].op == ATTEND_DOT) r->width += tile_size(m->step.code[i].n);
     for (int which = 0; which < 2; which++)
         r->caches[which] = calloc((size_t)m->set.caches * (size_t)rows + 1, sizeof(cached));
-    if (r->base && r->caches[0] && r->caches[1] && lay_out(r, STEP, false, rows, &r->step) &&
+    if (r->base && r->told && r->spare && r->caches[0] && r->caches[1] && lay_out(r, STEP, false, rows, &r->step) &&
         lay_out(r, ONE, false, 1, &r->one) && room_to_multiply(r, &m->step, rows))
         return r;
     runner_close(r);
     return NULL;
 }
 
+static void drop_tiles(runner *r, i64 which, cached *own) {
+    for (i64 t = 0; t < own->count; t++) {
+        tile *one = own->tiles[t];
+        if (!--one->users) one->next = r->spare[which], r->spare[which] = one;
+    }
+    own->count = 0;
+}
+
 void runner_close(runner *r) {
     if (!r) return;
-    for (int which = 0; which < 2; which++) {
-        for (i64 i = 0; r->caches[which] && i < (i64)r->m->set.caches * r->rows; i++) free(r->caches[which][i].words);
-        free(r->caches[which]);
+    for (int side = 0; side < 2; side++) {
+        for (i64 i = 0; r->caches[side] && r->spare && i < (i64)r->m->set.caches * r->rows; i++) {
+            drop_tiles(r, i / r->rows, &r->caches[side][i]);
+            free(r->caches[side][i].tiles);
+        }
+        free(r->caches[side]);
     }
+    for (i64 which = 0; r->spare && which < (i64)r->m->set.caches; which++)
+        for (tile *one; (one = r->spare[which]); free(one)) r->spare[which] = one->next;
+    const block all[] = {r->source, r->one, r->step, r->scratch, r->weights, r->attending, r->turns, r->sinusoids, r->self};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i].values);
     free(r->base);
-    free(r->source.values);
-    free(r->one.values);
-    free(r->step.values);
-    free(r->scratch.values);
-    free(r->weights.values);
-    free(r->attending.values);
-    free(r->turns.values);
-    free(r->sinusoids.values);
+    free(r->told);
+    free(r->spare);
+    free((void *)r->tiles);
     free(r);
 }
 
@@ -122,7 +151,7 @@ static bool make_room(runner *r, i64 length) {
         }
     r->length = 0;
     if (!lay_out(r, SOURCE, false, length, &r->source) || !renew(&r->weights, heads, (size_t)length) ||
-        !renew(&r->attending, heads, (size_t)length) || !room_to_multiply(r, &r->m->encode, length))
+        !renew(&r->attending, heads + 4, (size_t)length + TILE) || !room_to_multiply(r, &r->m->encode, length))
         return false;
     r->length = length;
     return true;
@@ -212,53 +241,123 @@ static bool run_rotate(const task *t) {
     return true;
 }
 
-static void run_attention(const task *t) {
+/* Keys and values of `count` positions into tiles that stand `apart` floats apart. */
+static void pack(const task *t, const instruction *i, i64 count, float *to, i64 apart) {
+    i64 n = i->n, ks = stride_of(t->r->m, i->b.number), vs = stride_of(t->r->m, i->c.number);
+    const float *key = at_row(t, i->b, 0), *value = at_row(t, i->c, 0);
+    for (i64 s = 0; s < count; s++, key += ks, value += vs) {
+        float *own = to + s / TILE * apart, *keys = own + s % TILE;
+        for (i64 c = 0; c < n; c++) keys[c * TILE] = key[c];
+        memcpy(own + TILE * n + s % TILE * n, value, (size_t)n * sizeof *value);
+    }
+}
+
+/* Tiles of all ATTEND_DOT of the step stand side by side. */
+static bool pack_memory(const task *t, memory *to) {
+    const program *step = &t->r->m->step;
+    i64 at = 0;
+    if (!renew(&to->tiles, (size_t)((t->length + TILE - 1) / TILE), (size_t)t->r->width)) return false;
+    for (const instruction *i = step->code; i < step->code + step->count; i++) {
+        if (i->op != ATTEND_DOT) continue;
+        pack(t, i, t->length, to->tiles.values + at, t->r->width);
+        at += tile_size(i->n);
+    }
+    return true;
+}
+
+/* Lets r->tiles have those of `count` positions. False where memory ends. */
+static bool find_tiles(runner *r, const float *first, i64 apart, i64 count) {
+    if (!grown(&r->tiles, sizeof *r->tiles, &r->tile_room, (size_t)((count + TILE - 1) / TILE))) return false;
+    for (i64 tile = 0; tile * TILE < count; tile++) r->tiles[tile] = first + tile * apart;
+    return true;
+}
+
+static void attend(const task *t, i64 row, i64 rows, i64 positions, float *const *told, float share) {
+    const runner *r = t->r;
+    const instruction *i = t->i;
+    r->k->attend_dot(at_row(t, i->a, row), stride_of(r->m, i->a.number), rows, r->tiles, i->p, i->n, positions,
+                     at_row(t, i->out, row), stride_of(r->m, i->out.number), told, share, r->attending.values);
+}
+
+/* Told is the mean of the weights over all heads of all attentions that count. */
+static float told_share(const task *t) { return 1.0f / ((float)t->i->p * (float)t->r->m->set.attentions); }
+
+/* Hypotheses of a sentence, which stand side by side, attend together. */
+static bool run_dot_attention(const task *t) {
+    runner *r = t->r;
+    const instruction *code = r->m->step.code;
+    i64 at = 0;
+    for (const instruction *i = code; i < t->i; i++)
+        if (i->op == ATTEND_DOT) at += tile_size(i->n);
+    for (i64 row = 0, rows; row < t->count; row += rows) {
+        const memory *from = t->words[row].sentence;
+        for (rows = 0; row + rows < t->count && t->words[row + rows].sentence == from; rows++)
+            r->told[rows] = t->words[row + rows].attention;
+        if (!find_tiles(r, from->tiles.values + at, r->width, from->length)) return false;
+        attend(t, row, rows, from->length, t->i->t[1] == NONE ? NULL : r->told, told_share(t));
+    }
+    return true;
+}
+
+static void run_additive_attention(const task *t) {
     const runner *r = t->r;
     const instruction *i = t->i;
     i64 ks = stride_of(r->m, i->b.number), vs = stride_of(r->m, i->c.number);
     for (i64 row = 0; row < t->count; row++) {
         const memory *from = t->words[row].sentence;
         const float *keys = from->at[i->b.number] + i->b.column, *values = from->at[i->c.number] + i->c.column;
-        const float *query = at_row(t, i->a, row);
-        float *out = at_row(t, i->out, row), *told = t->words[row].attention;
-        float *weights = told && i->t[1] != NONE ? r->weights.values : NULL;
-        if (i->op == ATTEND_ADDITIVE)
-            r->k->attend_additive(query, keys, ks, values, vs, vector_of(t, 0), i->p, i->n, from->length, out, weights,
-                                  r->attending.values);
-        else
-            r->k->attend_dot(query, keys, ks, values, vs, i->p, i->n, from->length, out, weights, r->attending.values);
-        /* Told is the mean of the weights [heads, S] over all heads of all attentions that count. */
-        float share = 1.0f / ((float)i->p * (float)r->m->set.attentions);
+        float *told = t->words[row].attention, *weights = told && i->t[1] != NONE ? r->weights.values : NULL;
+        r->k->attend_additive(at_row(t, i->a, row), keys, ks, values, vs, vector_of(t, 0), i->p, i->n, from->length,
+                              at_row(t, i->out, row), weights, r->attending.values);
         for (i64 head = 0; weights && head < i->p; head++)
-            for (i64 s = 0; s < from->length; s++) told[s] += share * weights[head * from->length + s];
+            for (i64 s = 0; s < from->length; s++) told[s] += told_share(t) * weights[head * from->length + s];
     }
 }
 
-static void run_self_attention(const task *t) {
-    const runner *r = t->r;
-    const instruction *i = t->i;
-    const float *keys = at_row(t, i->b, 0), *values = at_row(t, i->c, 0);
-    for (i64 row = 0; row < t->count; row++)
-        r->k->attend_dot(at_row(t, i->a, row), keys, stride_of(r->m, i->b.number), values, stride_of(r->m, i->c.number),
-                         i->p, i->n, t->length, at_row(t, i->out, row), NULL, r->attending.values);
+static bool run_self_attention(const task *t) {
+    runner *r = t->r;
+    i64 size = tile_size(t->i->n);
+    if (!renew(&r->self, (size_t)((t->length + TILE - 1) / TILE), (size_t)size)) return false;
+    pack(t, t->i, t->length, r->self.values, size);
+    if (!find_tiles(r, r->self.values, size, t->length)) return false;
+    attend(t, 0, t->count, t->length, NULL, 0.0f);
+    return true;
+}
+
+/* A tile of one user, a copy of `from` unless that is null; null where memory ends. */
+static tile *new_tile(runner *r, i64 which, const tile *from) {
+    size_t size = (size_t)tile_size(r->m->cache_widths[which]) * sizeof(float);
+    tile *one = r->spare[which];
+    if (one) r->spare[which] = one->next;
+    else if (!(one = aligned_alloc(64, sizeof *one + (size + 63) / 64 * 64))) return NULL;
+    one->users = 1;
+    if (from) memcpy(one->values, from->values, size);
+    else memset(one->values, 0, size);
+    return one;
 }
 
 static bool run_cache(const task *t) {
     runner *r = t->r;
     const instruction *i = t->i;
-    i64 n = i->n;
+    i64 n = i->n, which = i->t[0];
     for (i64 row = 0; row < t->count; row++) {
-        cached *own = &r->caches[0][(i64)i->t[0] * r->rows + row];
-        i64 position = t->words[row].position;
-        own->used = (size_t)position + 1;
-        /* At first as many as model.c counts beside the offset; there may be more than the source has. */
-        if (!grown(&own->words, 2 * (size_t)n * sizeof(float), &own->room, own->used < 32 ? 32 : own->used) ||
-            !renew(&r->attending, (size_t)i->p, own->room))
+        cached *own = &r->caches[0][which * r->rows + row];
+        i64 position = t->words[row].position, last = position / TILE, place = position % TILE;
+        if (!grown(&own->tiles, sizeof *own->tiles, &own->room, (size_t)last + 1)) return false;
+        tile *old = last < own->count ? own->tiles[last] : NULL;
+        if (!old || old->users > 1) {
+            if (!(own->tiles[last] = new_tile(r, which, old))) return own->count = last, false;
+            if (old) old->users--;
+            own->count = last + 1;
+        }
+        float *values = own->tiles[last]->values;
+        const float *key = at_row(t, i->b, row);
+        for (i64 c = 0; c < n; c++) values[c * TILE + place] = key[c];
+        memcpy(values + TILE * n + place * n, at_row(t, i->c, row), (size_t)n * sizeof *values);
+        if (!find_tiles(r, NULL, 0, TILE * own->count) || !renew(&r->attending, 1, (size_t)dot_scratch(TILE * (i64)own->room)))
             return false;
-        memcpy(own->words + position * 2 * n, at_row(t, i->b, row), (size_t)n * sizeof(float));
-        memcpy(own->words + position * 2 * n + n, at_row(t, i->c, row), (size_t)n * sizeof(float));
-        r->k->attend_dot(at_row(t, i->a, row), own->words, 2 * n, own->words + n, 2 * n, i->p, n, position + 1,
-                         at_row(t, i->out, row), NULL, r->attending.values);
+        for (i64 tile = 0; tile < own->count; tile++) r->tiles[tile] = own->tiles[tile]->values;
+        attend(t, row, 1, position + 1, NULL, 0.0f);
     }
     return true;
 }
@@ -301,8 +400,9 @@ static bool run_one(const task *t) {
         return true;
     case ROTATE: return run_rotate(t);
     case POSITIONS: return run_positions(t);
-    case ATTEND_ADDITIVE: case ATTEND_DOT: run_attention(t); return true;
-    case ATTEND_SELF: run_self_attention(t); return true;
+    case ATTEND_ADDITIVE: run_additive_attention(t); return true;
+    case ATTEND_DOT: return run_dot_attention(t);
+    case ATTEND_SELF: return run_self_attention(t);
     case ATTEND_CACHE: return run_cache(t);
     default: (i->op >= LRN ? run_unit : run_elementwise)(t); return true;
     }
@@ -330,7 +430,7 @@ bool runner_encode(runner *r, const int32_t *ids, i64 length, memory *to) {
         }
         t.first = 0, at += i->n;
     }
-    return true;
+    return pack_memory(&t, to);
 }
 
 void runner_begin(runner *r, i64 row) {
@@ -361,28 +461,16 @@ const float *runner_features(const runner *r, i64 row, i64 *apart) {
     return r->base[number] + row * *apart;
 }
 
-/* A hypothesis takes over the words of the one it continues; if several continue it, all but the first copy them. */
-static bool reorder_caches(runner *r, uint32_t which, const i64 *from, i64 count) {
-    size_t width = 2 * (size_t)r->m->cache_widths[which];
-    cached *now = r->caches[0] + (i64)which * r->rows, *next = r->caches[1] + (i64)which * r->rows;
-    for (i64 i = 0; i < r->rows; i++) {
-        free(next[i].words);
-        next[i] = (cached){0};
-    }
+/* A hypothesis has the words of the one that it continues. */
+static bool reorder_caches(runner *r, i64 which, const i64 *from, i64 count) {
+    cached *now = r->caches[0] + which * r->rows, *next = r->caches[1] + which * r->rows;
     for (i64 i = 0; i < count; i++) {
-        i64 earlier = 0;
-        while (earlier < i && from[earlier] != from[i]) earlier++;
-        if (earlier == i) {
-            next[i] = now[from[i]];
-            now[from[i]] = (cached){0};
-            continue;
-        }
-        const cached *like = &next[earlier];
-        if (!like->words) continue;
-        if (!(next[i].words = malloc(like->room * width * sizeof(float)))) return false;
-        memcpy(next[i].words, like->words, like->used * width * sizeof(float));
-        next[i].room = like->room, next[i].used = like->used;
+        const cached *before = &now[from[i]];
+        if (!grown(&next[i].tiles, sizeof *next[i].tiles, &next[i].room, (size_t)before->count)) return false;
+        for (i64 t = 0; t < before->count; t++) (next[i].tiles[t] = before->tiles[t])->users++;
+        next[i].count = before->count;
     }
+    for (i64 i = 0; i < r->rows; i++) drop_tiles(r, which, &now[i]);
     return true;
 }
 
@@ -394,7 +482,7 @@ bool runner_reorder(runner *r, const i64 *from, i64 count) {
         for (i64 i = 0; i < count; i++)
             memcpy(r->base[read] + i * stride_of(m, read), r->base[written] + from[i] * stride_of(m, written), size);
     }
-    for (uint32_t c = 0; c < m->set.caches; c++)
+    for (i64 c = 0; c < (i64)m->set.caches; c++)
         if (!reorder_caches(r, c, from, count)) return false;
     cached *last = r->caches[0];
     r->caches[0] = r->caches[1], r->caches[1] = last;

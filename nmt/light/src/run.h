@@ -22,7 +22,7 @@ bool renew_scratch(block *, const tensor *matrix, i64 rows);
 typedef struct {
     i64 length; /* tokens, the end symbol counted */
     float **at; /* by register that is kept */
-    block kept;
+    block kept, tiles;
 } memory;
 
 void memory_clear(memory *);

@@ -21,6 +21,7 @@ enum { ROWS_AT_ONCE = 16 };
 /* The words that a shortlist allows for one sentence, and their part of the table of the softmax. */
 typedef struct {
     i64 count;      /* 0: all words */
+    bool whole;     /* there is no such part: logits are computed of all words, which sentences share */
     int32_t *ids;   /* ascending, of which the first three are PAD, UNK and EOS */
     size_t room;
     uint8_t *marks; /* [vocabulary], all 0 between calls */
@@ -110,7 +111,7 @@ static bool choose_rows(chosen_words *w, int m, const tensor *from) {
     float *bias = (float *)(sums + rows);
     for (i64 i = 0; i < (i64)rows; i++) { /* what fills up the last strip may be any row */
         i64 id = i < w->count ? w->ids[i] : 0;
-        const char *row = (const char *)from->values + (id / STRIP * groups * STRIP + id % STRIP) * GROUP;
+        const char *row = row_of(from, id);
         char *own = to + (i / STRIP * groups * STRIP + i % STRIP) * GROUP;
         for (i64 g = 0; g < groups; g++) memcpy(own + g * STRIP * GROUP, row + g * STRIP * GROUP, GROUP);
         if (from->type == MATRIX_INT8) scales[i] = from->scales[id], sums[i] = from->sums[id];
@@ -120,11 +121,16 @@ static bool choose_rows(chosen_words *w, int m, const tensor *from) {
     return true;
 }
 
-/* For a source sentence, by the shortlist of the first model. False where memory ends. */
-static bool chosen_make(chosen_words *w, const model *const *models, int count, const sentence *what) {
+/* A table of its own costs a sentence with one row as much as the whole one costs it in a batch, if it has so many of
+   the words. */
+enum { WHOLE_FROM = 10 }; /* words of the vocabulary for one of the sentence */
+
+/* For a source sentence, by the shortlist of the first model; `alone`: it must have a table of its own. False where
+   memory ends. */
+static bool chosen_make(chosen_words *w, const model *const *models, int count, const sentence *what, bool alone) {
     const shortlist *list = &models[0]->list;
     if (!w->marks) {
-        w->marks = calloc(models[0]->set.target_size, 1);
+        w->marks = calloc((size_t)models[0]->set.target_size + 8, 1);
         w->tables = calloc((size_t)count, sizeof *w->tables);
         w->values = calloc((size_t)count, sizeof *w->values);
     }
@@ -138,13 +144,18 @@ static bool chosen_make(chosen_words *w, const model *const *models, int count, 
     i64 multiple = (i64)models[0]->set.multiple + 1; /* of words without PAD, filled up by the first ones */
     for (uint32_t id = 0; (marked - 1) % multiple && id < models[0]->set.target_size; id++) MARK(id);
     for (i64 i = 0; what->asked && i < what->asked->count; i++) MARK(what->asked->prefix[i]);
-    if (!grown(&w->ids, sizeof *w->ids, &w->room, (size_t)marked)) return false;
-    w->count = 0;
-    for (uint32_t id = 0; id < models[0]->set.target_size; id++) {
-        if (w->marks[id]) w->ids[w->count++] = (int32_t)id;
-        w->marks[id] = 0;
+    if (!grown(&w->ids, sizeof *w->ids, &w->room, (size_t)marked + 1)) return false;
+    int32_t *ids = w->ids;
+    for (uint32_t start = 0; start < models[0]->set.target_size; start += 8) {
+        uint64_t eight;
+        memcpy(&eight, w->marks + start, sizeof eight);
+        if (!eight) continue;
+        for (uint32_t id = start; id < start + 8; id++) *ids = (int32_t)id, ids += w->marks[id];
+        memset(w->marks + start, 0, 8);
     }
-    for (int m = 0; m < count; m++)
+    w->count = marked;
+    w->whole = !alone && w->count * WHOLE_FROM > models[0]->set.target_size;
+    for (int m = 0; m < count && !w->whole; m++)
         if (!choose_rows(w, m, &models[m]->tensors[models[m]->set.table])) return false;
     return true;
 }
@@ -254,9 +265,9 @@ static bool begin(searcher *s, slot *own, const sentence *what, i64 row) {
     }
     own->key = (uint64_t)(int64_t)s->set->seed;
     for (i64 i = 0; i < what->length; i++) own->key = mixed(own->key, (uint64_t)what->ids[i]);
-    own->words.count = 0;
+    own->words.count = 0, own->words.whole = true;
     if (!renew(&s->covered, 1, (size_t)what->length)) return false;
-    if (s->set->shortlist && s->models[0]->list.starts && !chosen_make(&own->words, s->models, s->count, what)) return false;
+    if (s->set->shortlist && s->models[0]->list.starts && !chosen_make(&own->words, s->models, s->count, what, s->beam > 1 || s->slots == 1 || s->count > 1)) return false;
     if (!own->asked || !own->asked->rest_size) return true;
     if (!grown(&own->spells, sizeof *own->spells, &own->spell_room, (size_t)own->asked->rest_size + 1)) return false;
     const next_words n = {NULL, own->words.count, own->words.count ? own->words.ids : NULL};
@@ -539,7 +550,7 @@ static bool is_done(const searcher *s, const slot *own) {
 static void logits_of(searcher *s, int m, const slot *own, i64 first, i64 count, float *to, i64 stride) {
     i64 apart;
     const float *features = runner_features(s->runners[m], first, &apart);
-    const tensor *table = own->words.count ? &own->words.tables[m] : &s->models[m]->tensors[s->models[m]->set.table];
+    const tensor *table = own->words.whole ? &s->models[m]->tensors[s->models[m]->set.table] : &own->words.tables[m];
     s->k->linear(table, features, apart, table->bias, NO_ACTIVATION, to, stride, count, s->scratch.values);
 }
 
@@ -551,13 +562,13 @@ static void mean_of_models(searcher *s, const slot *own, i64 first, i64 count, i
             double sum;
             const float *x = s->single.values + row * stride;
             float *to = s->logits.values + row * stride, top = s->k->log_sum_parts(x, words, &sum);
-            double norm = (double)top + log(sum);
-            for (i64 j = 0; j < words; j++) to[j] = (m ? to[j] : 0.0f) + expf((float)((double)x[j] - norm));
+            const float norm = (float)((double)top + log(sum * s->count));
+            if (m) s->k->add_log(x, norm, to, words);
+            else
+#pragma omp simd
+                for (i64 j = 0; j < words; j++) to[j] = x[j] - norm;
         }
     }
-    for (i64 row = 0; row < count; row++)
-        for (i64 j = 0; j < words; j++)
-            s->logits.values[row * stride + j] = logf(s->logits.values[row * stride + j] / (float)s->count);
 }
 
 /* Room for the attention of this step, which begins as zeros. */
@@ -606,19 +617,21 @@ static bool step(searcher *s) {
     for (i64 i = 0; i < s->active && count >= 0; i++) {
         slot *own = &s->all[s->order[i]];
         i64 words = own->words.count ? own->words.count : vocabulary, alive = own->alive_count;
-        if (row + alive > computed) { /* for this slot and those that fit beside it, unless it has words of its own */
+        if (row + alive > computed) { /* for this slot and those that fit beside it, unless it has a table of its own */
             i64 many = alive;
-            for (i64 j = i + 1; !own->words.count && j < s->active; j++) {
-                if (many + s->all[s->order[j]].alive_count > rows_at_once(s)) break;
-                many += s->all[s->order[j]].alive_count;
+            for (i64 j = i + 1; own->words.whole && j < s->active; j++) {
+                const slot *other = &s->all[s->order[j]];
+                if (!other->words.whole || many + other->alive_count > rows_at_once(s)) break;
+                many += other->alive_count;
             }
             if (s->count > 1)
-                mean_of_models(s, own, row, many, words, stride);
+                mean_of_models(s, own, row, many, own->words.whole ? vocabulary : words, stride);
             else
                 logits_of(s, 0, own, row, many, s->logits.values, stride);
             first = row, computed = row + many;
         }
         float *logits = s->logits.values + (row - first) * stride;
+        for (i64 j = 0; own->words.whole && j < own->words.count; j++) logits[j] = logits[own->words.ids[j]];
         bool fine = is_greedy(s)     ? advance_greedily(s, own, logits, words, s->count > 1)
                     : s->set->sample ? advance_samples(s, own, logits, stride, words, s->count > 1)
                                      : advance_beam(s, own, logits, stride, words, s->count > 1);
