@@ -10,6 +10,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from nmt.data.work import in_child
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError
 from nmt.files import LARGEST_VOCABULARY, open_inside, open_regular, read_bounded, temporary_directory
 from nmt.ops.subwords import Alphabet, MergeDropout, PathSampling, Splitter, Table
-from nmt.registry import TOKENIZERS
+from nmt.registry import CASES, TOKENIZERS
 
 _KEY = "data.tokenizer_options"
 _LONGEST = 1 << 15
@@ -34,6 +35,8 @@ _PART = re.compile(rf"(?s).{{1,{_LONGEST // 4 - 1}}}(?:\s|\Z)|.{{{_LONGEST // 4}
 """A part of a longer line, whose characters have at most 4 bytes; it ends at white space, if there is any."""
 WORD_BEGIN = "\u2581"
 """SentencePiece's symbol for a space."""
+_CASE_FIELD = b"\xca\x0c"
+"""With which the field of marks of `case` begins in a model's file (and other bytes may)."""
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 SAMPLING = {
     f"{side}{name}": limit
@@ -67,6 +70,10 @@ class SentencePieceOptions:
     memory)."""
     symbols: list[str] = field(default_factory=list)
     """Pieces that the vocabulary always has, such as `data.monolingual_tag`."""
+    case: str | None = None
+    """`markup`: pieces are learned and used in small letters, with marks before words that are written otherwise than
+    usual in the training text, so that text in capitals has nearly the same pieces; texts stay as they are
+    ([augmentation.md](augmentation.md#capitals)). `null`: capitals are letters of their own."""
     source_model: FilePath | None = None
     """SentencePiece model to use instead of training one; with `joint` it serves both languages."""
     target_model: FilePath | None = None
@@ -90,7 +97,11 @@ class SentencePieceOptions:
     """The same for the target language; `null`: `unigram_alpha`."""
 
     def __post_init__(self) -> None:
-        reserved = len(SPECIAL_TOKENS) + len(self.symbols)
+        if self.case is not None and self.case not in CASES.names():
+            raise ValueError(f"case: {CASES.unknown(self.case)}")
+        if self.case is not None and (self.normalization or "").endswith("_cf"):
+            raise ValueError(f"case: is not possible with normalization: {self.normalization}, which loses capitals")
+        reserved = len(SPECIAL_TOKENS) + len(self.all_symbols)
         if self.vocab_size <= reserved:
             own = f" and {len(self.symbols)} of symbols" if self.symbols else ""
             raise ValueError(f"vocab_size: {self.vocab_size} leaves no room after the 3 special symbols{own}")
@@ -115,6 +126,11 @@ class SentencePieceOptions:
                 raise ValueError(f"{name}: {value} must be between 0 and {most:g}")
             if value is not None and (value or kind == "unigram") and self.model_type != kind:
                 raise ValueError(f"{name}: is for model_type: {kind}, not {self.model_type}")
+
+    @property
+    def all_symbols(self) -> list[str]:
+        """Pieces that a trained vocabulary always has, those of `case` too."""
+        return [*self.symbols, *(CASES.get(self.case).symbols if self.case else ())]
 
     @property
     def given(self) -> list[str | None]:
@@ -146,8 +162,8 @@ class SentencePieceTokenizer(Tokenizer):
     def __init__(self, source: bytes, target: bytes, *, options: SentencePieceOptions) -> None:
         self.options = options
         self.models = source, target
-        self._source = sentencepiece.SentencePieceProcessor(model_proto=source)
-        self._target = self._source if source == target else sentencepiece.SentencePieceProcessor(model_proto=target)
+        self._source = _opened(source, options)
+        self._target = self._source if source == target else _opened(target, options)
         self.source_size = self._source.get_piece_size()
         self.target_size = self._target.get_piece_size()
         if options.same_ids:
@@ -163,6 +179,14 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         return self._target.encode(list(lines), out_type=int, num_threads=1)
+
+    def encode_part(self, lines: Sequence[str], *, inside: bool) -> list[list[int]]:
+        encode = getattr(self._target, "encode_part", None)
+        return encode(lines, inside=inside) if encode else self.encode_target(lines)
+
+    def spelled(self, text: str) -> str:
+        spell = getattr(self._target, "spelled", None)
+        return spell(text) if spell else text
 
     def source_form(self, text: str) -> str:
         return self._source.normalize(text).replace(WORD_BEGIN, " ").strip()
@@ -285,6 +309,17 @@ class SentencePieceTokenizer(Tokenizer):
         return sizes[0], sizes[-1]
 
 
+def _opened(proto: bytes, options: SentencePieceOptions) -> Any:
+    """A model that is known to be one; with marks, what takes and gives text without them."""
+    model = sentencepiece.SentencePieceProcessor(model_proto=proto)
+    if options.case is None and _CASE_FIELD not in proto:
+        return model
+    marked = CASES.get(options.case or "markup").of(model, proto)
+    if marked is model and options.case is not None:
+        raise ConfigError(f"{_KEY}.case: {options.case} is for new vocabularies; the given model has no such marks")
+    return marked
+
+
 def _names(options: SentencePieceOptions) -> Sequence[str]:
     """Of the files that a tokenizer is saved in."""
     return ("joint.model",) if options.joint else ("source.model", "target.model")
@@ -292,10 +327,9 @@ def _names(options: SentencePieceOptions) -> Sequence[str]:
 
 def unspelled_by_default() -> Callable[[str, Sequence[str]], Iterable[tuple[int, str]]]:
     """`Tokenizer.unspelled` of a joint vocabulary that the default options would give."""
-    sentencepiece.set_min_log_level(2)
     with temporary_directory("nmt-sentencepiece") as folder:
         rule = _rule(SentencePieceOptions().rule_of("target"), folder / "nfc.tsv")
-        model = sentencepiece.SentencePieceNormalizer(rule_tsv=rule["normalization_rule_tsv"])
+        model = _normalizer(rule)
     return lambda side, lines: _rewritten(lines, model.normalize(list(lines)))
 
 
@@ -354,15 +388,21 @@ def _train_model(sides: Sequence[Sequence[Path]], rule: str, options: SentencePi
     with temporary_directory("nmt-sentencepiece") as folder:
         os.chdir(folder)
         try:
+            lines, table = partial(_training_lines, sides, sample_size=options.sample_size, seed=seed), b""
+            rules = _rule(rule, Path("nfc.tsv"))
+            if options.case:
+                normalize = _normalizer(rules).normalize
+                normal = partial(map, lambda line: normalize(line).replace(WORD_BEGIN, " ").strip(" "))
+                text, table = CASES.get(options.case).learned(lambda: normal(lines()), symbols=options.symbols)
             sentencepiece.SentencePieceTrainer.train(
                 # Passed line by line, as our own reader splits them: SentencePiece's reader knows other line ends.
-                sentence_iterator=_training_lines(sides, sample_size=options.sample_size, seed=seed),
+                sentence_iterator=text if options.case else lines(),
                 model_writer=model,
                 model_type=options.model_type,
                 vocab_size=options.vocab_size,
                 byte_fallback=options.byte_fallback,
                 character_coverage=options.character_coverage,
-                **_rule(rule, Path("nfc.tsv")),
+                **rules,
                 pad_id=PAD,
                 unk_id=UNK,
                 eos_id=EOS,
@@ -370,7 +410,7 @@ def _train_model(sides: Sequence[Sequence[Path]], rule: str, options: SentencePi
                 pad_piece=SPECIAL_TOKENS[PAD],
                 unk_piece=SPECIAL_TOKENS[UNK],
                 eos_piece=SPECIAL_TOKENS[EOS],
-                user_defined_symbols=options.symbols,
+                user_defined_symbols=options.all_symbols,
                 # A unigram model may turn out smaller on little text; BPE cannot, see _explain.
                 hard_vocab_limit=options.model_type == "bpe",
                 # Sums are taken thread by thread, so the same number everywhere gives the same model everywhere.
@@ -380,7 +420,7 @@ def _train_model(sides: Sequence[Sequence[Path]], rule: str, options: SentencePi
             )
         except RuntimeError as error:
             raise _explained(error, options.vocab_size) from error
-    return model.getvalue()
+    return model.getvalue() + table
 
 
 def _explained(error: RuntimeError, vocab_size: int) -> NmtError:
@@ -408,6 +448,12 @@ def _rule(name: str, file: Path) -> dict[str, Any]:
     ]
     file.write_text("".join("\t".join(pair) + "\n" for pair in rules), encoding="ascii")
     return {"normalization_rule_tsv": str(file)}
+
+
+def _normalizer(rule: dict[str, Any]) -> sentencepiece.SentencePieceNormalizer:
+    """What normalises as a model with the arguments of `_rule`."""
+    sentencepiece.set_min_log_level(2)
+    return sentencepiece.SentencePieceNormalizer(**{name.removeprefix("normalization_"): rule[name] for name in rule})
 
 
 def _compositions() -> dict[str, str]:

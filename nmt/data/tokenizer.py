@@ -67,6 +67,14 @@ class Tokenizer(ABC):
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each target line."""
 
+    def encode_part(self, lines: Sequence[str], *, inside: bool) -> list[list[int]]:
+        """Ids of target texts that stand inside a line, or begin one whose last word may go on; by default as lines."""
+        return self.encode_target(lines)
+
+    def spelled(self, text: str) -> str:
+        """A target text as its pieces spell it, of which some may say how others are written; by default as it is."""
+        return text
+
     def source_form(self, text: str) -> str:
         """A source text as it is read, that is, normalised; by default as it is."""
         return text

@@ -96,7 +96,8 @@ class Phrases:
 
     def first_in(self, text: str, phrases: Iterable[str]) -> str | None:
         """The first of the phrases that `text` contains."""
-        return next((one for one in phrases if any(is_in_text(p.decode(), text) for p in self._patterns(one))), None)
+        spelled = self._tokenizer.spelled(text)
+        return next((one for one in phrases if any(is_in_text(p.decode(), spelled) for p in self._patterns(one))), None)
 
     def _patterns(self, phrase: str) -> list[bytes]:
         """The spellings that are looked for."""
@@ -112,7 +113,7 @@ class Phrases:
                 first = word[0]
                 other = first.lower() if first != first.lower() else first.upper()
                 cased |= {word: None, other + word[1:]: None}
-            found = self._known[phrase] = [text.encode() for text in cased]
+            found = self._known[phrase] = [*{self._tokenizer.spelled(text).encode(): None for text in cased}]
         return found
 
     def _occurring_inside(self, pattern: bytes) -> list[int]:
@@ -377,7 +378,7 @@ class ConstraintsMaker:
 
         Raises DataError, which names the request, for what no translation could keep to.
         """
-        prefix = tuple(self.ids_of(request.prefix)) if request.prefix.strip() else ()
+        prefix = tuple(self.ids_of(request.prefix, inside=False)) if request.prefix.strip() else ()
         for phrase in request.forbidden:
             if not phrase.strip():
                 raise request.error("forbidden: a phrase is empty")
@@ -417,7 +418,7 @@ class ConstraintsMaker:
             raise request.error(f"required: not possible with the search '{name}'. Allowed: {able}")
         found = []
         for phrase in request.required:
-            ids = self.ids_of(phrase)
+            ids = self.ids_of(phrase, inside=True)
             if not phrase.strip() or not ids:
                 raise request.error("required: a phrase is empty")
             if UNK in ids:
@@ -467,8 +468,9 @@ class ConstraintsMaker:
 
     def missing(self, request: Request, text: str) -> int:
         """How many of the required phrases a translation lacks."""
+        written, spelled = self._tokenizer.decode_target, self._tokenizer.spelled
         return sum(
-            not is_in_text(on_one_line(self._tokenizer.decode_target(self.ids_of(phrase))), text)
+            not is_in_text(spelled(on_one_line(written(self.ids_of(phrase, inside=True)))), spelled(text))
             for phrase in request.required
         )
 
@@ -477,13 +479,14 @@ class ConstraintsMaker:
         if not request.prefix.strip():
             return text
         prefix = on_one_line(request.prefix).strip()
-        written = on_one_line(self._tokenizer.decode_target(self.ids_of(request.prefix))).strip()
+        written = on_one_line(self._tokenizer.decode_target(self.ids_of(request.prefix, inside=False))).strip()
         return prefix + text.lstrip().removeprefix(written)
 
-    def ids_of(self, text: str) -> Sequence[int]:
-        """A text in tokens, without white space at its ends: of its spellings in Unicode the first that has the
-        fewest."""
-        return min(self._tokenizer.encode_target(spellings(text.strip())), key=lambda ids: (ids.count(UNK), len(ids)))
+    def ids_of(self, text: str, *, inside: bool) -> Sequence[int]:
+        """A text inside a translation, or at its beginning, in tokens, without white space at its ends: of its
+        spellings in Unicode the first that has the fewest."""
+        encoded = self._tokenizer.encode_part(spellings(text.strip()), inside=inside)
+        return min(encoded, key=lambda ids: (ids.count(UNK), len(ids)))
 
 
 def _phrases_of(constraints: Sequence[Constraints], words: Tensor | None) -> list[tuple[tuple[int, ...], ...]]:

@@ -147,7 +147,9 @@ class Texts:
         pieces: list[list[Piece]] | None = None
         texts: list[Written] = []
         if source.kept is not None or (self._replace_unknown and any(UNK in one.ids for one in chosen)):
-            fixed = len(self._constraints.ids_of(request.prefix)) if request.prefix.strip() else 0  # they stay
+            fixed = (
+                len(self._constraints.ids_of(request.prefix, inside=False)) if request.prefix.strip() else 0
+            )  # they stay
             pieces = []
             for place, (one, reading) in enumerate(zip(chosen, readings, strict=True)):
                 pieces.append(self._pieces(source, place, one.ids, reading.attention, fixed=0 if place else fixed))

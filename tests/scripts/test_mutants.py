@@ -25,6 +25,7 @@ FEWEST, FEWEST_OF_SATELLITE = 25, 10
 """Bugs of each package."""
 TOGETHER = {
     "augmentation": "data",
+    "case_marks": "data",
     "demo_corpus": "data",
     "inspection": "library",
     "onnx_export": "interop",
