@@ -6,6 +6,10 @@
 Prints a Markdown table with three rows: the text as encoded once, split again by the compiled kernel, and split again
 by Python, as on machines without a compiler. The text is encoded into a temporary directory; the rounds of the rows
 alternate.
+
+    scripts/bench_subwords.py multi30k.yaml --pieces
+
+prints instead how many pieces a line of the validation text has, by vocabularies without and with case marks.
 """
 
 from __future__ import annotations
@@ -36,12 +40,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser = make_parser("scripts/bench_subwords.py", "Measure the cost of splitting the training text again.")
     parser.add_argument("config", metavar="CONFIG")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    parser.add_argument("--pieces", action="store_true", help="count pieces without and with case marks")
     parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="default 3")
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, and print a table."""
+    if arguments.pieces:
+        return print_pieces(arguments)
     config = load_config(arguments.config, arguments.overrides)
     with tempfile.TemporaryDirectory() as folder:
         data = prepare(config, folder)
@@ -58,6 +65,22 @@ def run(arguments: argparse.Namespace) -> int:
     print("| the batches of an epoch | CPU seconds | lowest | highest |\n|-|-:|-:|-:|")
     for name, found in zip(("as encoded", "anew, compiled", "anew, Python"), seconds, strict=True):
         print(f"| {name} | {statistics.median(found):.2f} | {min(found):.2f} | {max(found):.2f} |")
+    return 0
+
+
+def print_pieces(arguments: argparse.Namespace) -> int:
+    """Pieces a line of the validation text by vocabularies without and with case marks, in a table."""
+    found = []
+    for case in ("null", "markup"):
+        config = load_config(arguments.config, [*arguments.overrides, f"data.tokenizer_options.case={case}"])
+        with tempfile.TemporaryDirectory() as folder:
+            corpus = prepare(config, folder).dev
+            if corpus is None:
+                raise ConfigError("data.dev: is needed")
+            found.append([float(sizes.mean()) - 1 for sizes in (corpus.source_lengths, corpus.target_lengths)])
+    print("\n| pieces a line | without | with | more |\n|-|-:|-:|-:|")
+    for side, plain, marked in zip(("source", "target"), *found, strict=True):
+        print(f"| {side} | {plain:.2f} | {marked:.2f} | {100 * (marked / plain - 1):+.1f} % |")
     return 0
 
 

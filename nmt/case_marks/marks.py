@@ -4,7 +4,7 @@ A word is a run of letters with two forms (`letters`), `ß`, final sigma and com
 if no digit stands before it, is expected to be as usual with a capital at its beginning, others as usual. A word that
 is not as expected has a mark before it, or before the space in front of it, so that its pieces stay the same:
 
-    CAPITAL  the next word begins with a capital, and goes on as it stands
+    CAPITAL  the next word begins with a capital, and continues as it stands
     UPPER    the next word is in capitals
     AS_IS    the next word is as it stands
     STRETCH  here begins a stretch of words in capitals, up to END
@@ -114,7 +114,7 @@ class CaseMarks:
 
         Args:
             inside: it does not begin its line.
-            goes_on: its last word may go on, so that it has a mark even where it is as expected.
+            goes_on: its last word may continue, so that it has a mark even where it is as expected.
         """
         return "".join(part for _, part in self._parts(text, inside=inside, goes_on=goes_on))
 
@@ -193,7 +193,7 @@ class CaseMarks:
             if begin < after:
                 continue  # the number of a literal
             between = text[at:begin]
-            if not made and mark + stretch or (not made and at and text[0] in MARKS):
+            if not made and text[0] in MARKS:  # before a mark at the beginning there is no space
                 kept = between.lstrip(" ")
                 places += [0] * (len(between) - len(kept))
                 between = kept
@@ -216,7 +216,8 @@ class CaseMarks:
             places += [len(made) + min(k, len(own)) for k in range(end - begin)]
             made += own
             at = end
-        rest = text[at:]
+        rest = text[at:] if made or text[:1] not in MARKS else text[at:].lstrip(" ")
+        places += [len(made)] * (len(text) - at - len(rest))
         places += range(len(made), len(made) + len(rest) + 1)
         return made + rest, places
 

@@ -109,6 +109,10 @@ class MarkedModel:
     def __len__(self) -> int:
         return len(self._processor)
 
+    def is_control(self, i: int) -> bool:
+        """Whether a piece adds nothing to a text."""
+        return self._processor.is_control(i) or self._processor.id_to_piece(i) in self.symbols
+
     def _read(self, lines: Sequence[str]) -> list[str]:
         return [line.replace(_SPACE, " ").strip(" ") for line in self._processor.normalize(list(lines))]
 
@@ -125,7 +129,7 @@ class MarkedModel:
         return ids[0] if isinstance(text, str) else ids
 
     def encode_part(self, lines: Sequence[str], *, inside: bool) -> list[list[int]]:
-        """Ids of texts that stand inside a line, or begin one whose last word may go on."""
+        """Ids of texts that stand inside a line, or begin one whose last word may continue."""
         marked = [self._marks.marked(line, inside=inside, goes_on=not inside) for line in self._read(lines)]
         space = self._processor.piece_to_id(_SPACE)
         return [

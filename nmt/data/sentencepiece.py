@@ -309,6 +309,11 @@ class SentencePieceTokenizer(Tokenizer):
         return sizes[0], sizes[-1]
 
 
+def has_case_marks(proto: bytes) -> bool:
+    """Whether a model's file has the marks of `case`."""
+    return _CASE_FIELD in proto and CASES.get("markup").of(None, proto) is not None
+
+
 def _opened(proto: bytes, options: SentencePieceOptions) -> Any:
     """A model that is known to be one; with marks, what takes and gives text without them."""
     model = sentencepiece.SentencePieceProcessor(model_proto=proto)

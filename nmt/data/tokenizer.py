@@ -68,7 +68,7 @@ class Tokenizer(ABC):
         """Ids of each target line."""
 
     def encode_part(self, lines: Sequence[str], *, inside: bool) -> list[list[int]]:
-        """Ids of target texts that stand inside a line, or begin one whose last word may go on; by default as lines."""
+        """Ids of target texts that stand inside a line, or begin one whose last word may continue; by default lines."""
         return self.encode_target(lines)
 
     def spelled(self, text: str) -> str:

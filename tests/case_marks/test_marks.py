@@ -114,7 +114,15 @@ def test_what_may_go_on_or_stands_inside_says_how_it_is_written(marks: CaseMarks
 
 
 def test_usual_forms_are_those_of_most_places_away_from_the_beginning() -> None:
-    lines = ["The Mann and the man", "The Mann of NASA", "2 The man NASA", "Bob saw NASA, the NASA", "an iPhone iPhone"]
+    lines = [
+        "The Mann and the man",
+        "Bob and the Mann of NASA",
+        "Bob",
+        "Bob is",
+        "2 The man NASA",
+        "Bob saw NASA, the NASA",
+        "an iPhone iPhone",
+    ]
     assert usual_forms(lines) == ["iPhone", "Mann", "NASA"]
     assert usual_forms([*lines, "a mann the", "a mann"]) == ["iPhone", "NASA"]
 

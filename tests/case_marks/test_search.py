@@ -7,11 +7,23 @@ from pathlib import Path
 import pytest
 
 import nmt
+from nmt.cli import export
 from nmt.data import SentencePieceTokenizer
 from nmt.data.sentencepiece import SentencePieceOptions
+from nmt.interop.model_dir import load_model
+from nmt.search.constraints import Phrases
+from tests.compiled import needed_engine
 from tests.tiny_run import make_run
 
 LINES = [f"the {size} Dog of NASA {verb} the Cat" for size in ("small", "big") for verb in ("saw", "is", "likes")]
+
+
+@pytest.fixture(scope="module")
+def file(run: Path) -> Path:
+    """The run for the engine, in fp32."""
+    needed_engine()
+    assert export.main([str(run), "-o", str(run.parent / "run.nmt"), "--precision", "fp32"]) == 0
+    return run.parent / "run.nmt"
 
 
 @pytest.fixture(scope="module")
@@ -26,29 +38,69 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-PREFIXES = ["The Do", "the do", "THE DOG sa", "The Dog of NASA", "A Ca ", "Is", "⇧ x", "NA", "na", "iPho", "The Small Dog Sa"]
+PREFIXES = [
+    "The Do",
+    "the do",
+    "THE DOG sa",
+    "The Dog of NASA",
+    "A Ca ",
+    "Is",
+    "⇧ x",
+    "NA",
+    "na",
+    "iPho",
+    "The Small Dog Sa",
+]
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_translations_begin_with_their_prefix(run: Path, beam: int) -> None:
-    translator, beam_size = nmt.load(run), beam
+    translator = nmt.load(run)
     for prefix in PREFIXES:
-        text = translator.translate("the small dog", prefix=prefix, beam_size=beam_size).text
+        text = translator.translate("the small dog", prefix=prefix, beam_size=beam).text
         assert text.startswith(prefix.strip()) and text.count(prefix.strip()) == 1, (prefix, text)
 
 
 def test_phrases_are_forbidden_in_any_case(run: Path) -> None:
-    translator, beam_size = nmt.load(run), 3
-    for line in ("the small dog", "THE CAT", "Is"):
-        text = translator.translate(line, beam_size=beam_size).text
-        phrase = next(word for word in text.split() if word.isascii() and word.isalpha())
-        for form in (phrase, phrase.upper(), phrase.lower()):
-            other = translator.translate(line, forbidden=[form], beam_size=beam_size).text
-            assert phrase.lower() not in [word.lower() for word in other.split()]
+    tokenizer = load_model(run).tokenizer
+    pieces = tokenizer.target_pieces()
+    assert pieces is not None
+    ids = dict(zip(tokenizer.target_tokens(range(tokenizer.target_size)), range(tokenizer.target_size), strict=True))
+    assert pieces[ids["⇧"]] == b"" and b" dog" in pieces
+    for form in ("Dog", "DOG", "dog"):
+        assert Phrases(pieces, tokenizer).excluded(b" the", [form]) == {pieces.index(b" dog")}
+    translator = nmt.load(run)
+    for forbidden in ("dog", "NASA saw"):
+        with pytest.raises(nmt.DataError, match="which is forbidden"):
+            translator.translate("the", required=["The DOG of Nasa SAW"], forbidden=[forbidden], beam_size=3)
+        with pytest.raises(nmt.DataError, match="is in the prefix"):
+            translator.translate("the", prefix="The DOG of Nasa SAW", forbidden=[forbidden], beam_size=3)
 
 
 def test_required_phrases_are_there_as_they_are_written(run: Path) -> None:
-    translator, beam_size = nmt.load(run), 5
+    translator = nmt.load(run)
     for phrase in ("The", "of NASA", "the big", "SAW THE"):
-        text = translator.translate("the small dog", required=[phrase], prefix="a", beam_size=beam_size).text
+        text = translator.translate("the small dog", required=[phrase], prefix="a", beam_size=5).text
         assert phrase in text, (phrase, text)
+
+
+def test_the_engine_translates_and_keeps_to_them_as_the_run_does(run: Path, file: Path) -> None:
+    assert file.read_bytes()[8] == 2  # earlier engines refuse it
+    requests = [nmt.Request("the small Dog", prefix=prefix) for prefix in PREFIXES]
+    requests += [nmt.Request("A DOG Is", forbidden=[word]) for word in ("dog", "NASA", "The Cat")]
+    requests += [nmt.Request(line) for line in ("THE  DOG", "iPad", "the Small DOG OF nasa saw", "⇪ É")]
+    with nmt.load(run, precision="fp32", device="cpu") as by_run, nmt.load(file) as by_file:
+        for beam in (1, 3):
+            options = {"beam_size": beam, "details": ["tokens", "alignment"]}
+            for own, other in zip(
+                by_file.translate(requests, **options), by_run.translate(requests, **options), strict=True
+            ):
+                assert (own.text, own.n_best[0].tokens, own.source_pieces) == (
+                    other.text,
+                    other.n_best[0].tokens,
+                    other.source_pieces,
+                )
+                assert own.n_best[0].alignment == other.n_best[0].alignment
+        for phrase in ("dog", "Of NASA"):
+            with pytest.raises(nmt.DataError, match="is in the prefix"):
+                by_file.translate("the", prefix="The DOG of Nasa SAW", forbidden=[phrase])

@@ -6,6 +6,7 @@ import ctypes
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,8 @@ def compiler() -> list[str]:
 
 def compiled(to: Path, *arguments: str) -> Path:
     """The sources of the subwords, and what else the arguments name, compiled to `to` without a warning."""
-    command = [*compiler(), *WARNINGS, f"-I{SOURCE}", "-o", str(to), str(SOURCE / "subwords.c"), *arguments, "-lm"]
+    sources = [str(SOURCE / name) for name in ("subwords.c", "case.c", "split.c")]
+    command = [*compiler(), *WARNINGS, f"-I{SOURCE}", "-o", str(to), *sources, *arguments, "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
     return to
@@ -58,6 +60,8 @@ class Library:
             ("close", None, (model,)),
             ("size", ctypes.c_int32, (model,)),
             ("encode", ctypes.c_int64, (model, text, size, ctypes.POINTER(Ids), length)),
+            ("encode_part", ctypes.c_int64, (model, text, size, ctypes.c_bool, ctypes.POINTER(Ids), length)),
+            ("spelled", ctypes.c_int64, (model, text, size, ctypes.POINTER(Text), length)),
             ("decode", ctypes.c_int64, (model, Ids, ctypes.c_int64, ctypes.POINTER(Text), length)),
             ("piece", Text, (model, ctypes.c_int32, length)),
         ):
@@ -88,18 +92,28 @@ class Model:
     def __len__(self) -> int:
         return int(self._c.subwords_size(self._model))
 
-    def encode(self, text: bytes) -> list[int]:
+    def encode(self, text: bytes, *, inside: bool | None = None) -> list[int]:
+        """Of a line, or of a part of one: `inside` it or at its beginning."""
         ids, room = Ids(), ctypes.c_size_t()
-        count = self._c.subwords_encode(self._model, text, len(text), ctypes.byref(ids), ctypes.byref(room))
+        result = ctypes.byref(ids), ctypes.byref(room)
+        if inside is None:
+            count = self._c.subwords_encode(self._model, text, len(text), *result)
+        else:
+            count = self._c.subwords_encode_part(self._model, text, len(text), inside, *result)
         assert 0 <= count <= room.value
         found = ids[:count] if count else []
         _C.free(ids)
         return found
 
     def decode(self, ids: Sequence[int]) -> bytes:
+        return self._text(self._c.subwords_decode, (ctypes.c_int32 * len(ids))(*ids), len(ids))
+
+    def spelled(self, text: bytes) -> bytes:
+        return self._text(self._c.subwords_spelled, text, len(text))
+
+    def _text(self, function: Any, *arguments: Any) -> bytes:
         text, room = Text(), ctypes.c_size_t()
-        given = (ctypes.c_int32 * len(ids))(*ids)
-        size = self._c.subwords_decode(self._model, given, len(ids), ctypes.byref(text), ctypes.byref(room))
+        size = function(self._model, *arguments, ctypes.byref(text), ctypes.byref(room))
         assert 0 <= size <= room.value
         found = ctypes.string_at(text, size) if size else b""
         _C.free(text)

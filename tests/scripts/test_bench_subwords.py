@@ -26,3 +26,6 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert native.problem is problem
     assert main([str(config), "--set", "data.tokenizer_options.bpe_dropout=0.0"]) == 2
     assert "this text is always the same" in capsys.readouterr().err
+    assert main([str(config), "--pieces"]) == 0
+    rows = capsys.readouterr().out.splitlines()[-2:]
+    assert [row.split(" |")[0] for row in rows] == ["| source", "| target"] and rows[0].endswith(" % |")

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import SentencePieceTokenizer, Tokenizer
+from nmt.data.sentencepiece import has_case_marks
 from nmt.data.tokenizer import language_token
 from nmt.errors import CheckpointError, ConfigError, printable
 from nmt.files import reason, writing
@@ -39,7 +40,7 @@ PRECISIONS: Final[dict[Precision, str]] = {
 
 VERSION: Final = 1
 LATER_VERSION: Final = 2
-"""Of files with a bias of the output layer, or a multiple of words, which earlier engines would pass over."""
+"""Of files with a bias of the output layer, a multiple of words or case marks: earlier engines would pass over them."""
 _LATER: Final = 40
 """The place of these in the settings."""
 _ALIGNMENT: Final = 64
@@ -315,7 +316,9 @@ def file_of(sections: Mapping[str, Content]) -> list[Content]:
     sums = zlib.crc32(table)
     for piece in body:
         sums = zlib.crc32(piece, sums)
-    version = LATER_VERSION if any(sections.get("SETT", b"")[_LATER:]) else VERSION
+    has_later = any(sections.get("SETT", b"")[_LATER:])
+    marked = any(has_case_marks(bytes(sections[name])) for name in ("SPMS", "SPMT") if name in sections)
+    version = LATER_VERSION if has_later or marked else VERSION
     return [MAGIC + struct.pack("<IIQII", version, len(sections), place, sums, 0) + table, *body]
 
 

@@ -93,6 +93,16 @@ static bool add_pattern(wishes *w, const vocabulary *words, text spelling) {
     return true;
 }
 
+/* A phrase as the tokenizer's pieces spell it. */
+static bool add_spelled(wishes *w, text phrase, const subwords *target, const vocabulary *words) {
+    char *spelled = NULL;
+    size_t room = 0;
+    int64_t size = subwords_spelled(target, phrase.begin, (size_t)(phrase.end - phrase.begin), &spelled, &room);
+    bool fine = size >= 0 && add_pattern(w, words, text_of(spelled, (size_t)size));
+    free(spelled);
+    return fine;
+}
+
 /* Phrases, one a line, each also as the tokenizer writes it. */
 static bool read_forbidden(wishes *w, text lines, const subwords *target, const vocabulary *words) {
     int32_t *ids = NULL;
@@ -107,8 +117,8 @@ static bool read_forbidden(wishes *w, text lines, const subwords *target, const 
         bool is_known = true;
         for (int64_t i = 0; i < count; i++) is_known = is_known && ids[i] != UNK;
         if (count > 0 && is_known) size = subwords_decode(target, ids, count, &written, &room);
-        fine = count >= 0 && size >= 0 && add_pattern(w, words, one);
-        if (fine && size) fine = add_pattern(w, words, text_of(written, (size_t)size));
+        fine = count >= 0 && size >= 0 && add_spelled(w, one, target, words);
+        if (fine && size) fine = add_spelled(w, text_of(written, (size_t)size), target, words);
     }
     free(ids);
     free(written);
@@ -146,7 +156,8 @@ static bool read_prefix(wishes *w, text prefix, const subwords *target, const vo
     size_t id_room = 0, room = 0;
     w->prefix = stripped(prefix);
     if (w->prefix.begin == w->prefix.end) return true;
-    own->count = subwords_encode(target, w->prefix.begin, (size_t)(w->prefix.end - w->prefix.begin), &own->prefix, &id_room);
+    const size_t bytes = (size_t)(w->prefix.end - w->prefix.begin);
+    own->count = subwords_encode_part(target, w->prefix.begin, bytes, false, &own->prefix, &id_room);
     int64_t size = own->count < 0 ? -1 : subwords_decode(target, own->prefix, own->count, &w->written, &room);
     if (size < 0) return false;
     for (int64_t i = 0; i < size; i++)
@@ -164,20 +175,21 @@ static bool read_prefix(wishes *w, text prefix, const subwords *target, const vo
 
 bool wishes_read(wishes *w, const nmt_request *asked, const subwords *target, const vocabulary *words, char *problem,
                  size_t room) {
-    char *prefix = NULL;
-    size_t prefix_room = 0;
+    char *prefix = NULL, *spelled = NULL;
+    size_t prefix_room = 0, spelled_room = 0;
     *w = (wishes){.first.words = words};
     bool fine = read_prefix(w, text_of(asked->prefix, asked->prefix_size), target, words) &&
                 read_forbidden(w, text_of(asked->forbidden, asked->forbidden_size), target, words);
     int64_t size = fine ? with_single_spaces(w->prefix, &prefix, &prefix_room) : -1;
+    if (size >= 0) size = subwords_spelled(target, prefix, (size_t)size, &spelled, &spelled_room);
     if (size < 0) snprintf(problem, room, "not enough memory");
     for (size_t i = 0; size >= 0 && i < w->pattern_count; i++) {
         const pattern *one = &w->patterns[i];
-        if (!occurs(text_of(prefix, (size_t)size), text_of(one->bytes, one->size), 0)) continue;
+        if (!occurs(text_of(spelled, (size_t)size), text_of(one->bytes, one->size), 0)) continue;
         snprintf(problem, room, "forbidden: '%.200s' is in the prefix", one->bytes);
         size = -1;
     }
-    free(prefix);
+    free(prefix), free(spelled);
     if (size < 0) return wishes_clear(w), false;
     w->first.patterns = w->patterns, w->first.pattern_count = w->pattern_count;
     w->later = w->first;

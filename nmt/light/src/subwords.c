@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "case.h"
 #include "system.h"
 
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE }; /* types of pieces, as the model file numbers them */
@@ -60,6 +61,7 @@ typedef struct {
     bool byte_fallback, space_is_suffix;
     bool dummy_space, remove_extra_spaces, escape_spaces;
     span charsmap, unknown_text;
+    span cases; /* the table of case marks, empty without them */
 } model_spec;
 
 struct subwords {
@@ -74,6 +76,7 @@ struct subwords {
     int32_t byte_ids[256];
     float unknown_score;
     bool has_unused;  /* BPE: there are unused pieces, which are taken apart again */
+    case_marks *cases; /* null without them */
     bool whole_lines; /* BPE: a piece may cross the beginning of a word, or words depend on each other (`left_sizes`) */
 };
 
@@ -211,6 +214,7 @@ static const char *read_spec(span file, model_spec *spec) {
         if (f.number == 2) result = read_trainer(f.bytes, spec);
         if (f.number == 3) result = read_normalizer(f.bytes, spec);
         if (f.number == 5) result = read_normalizer(f.bytes, &denormalizer);
+        if (f.number == 201) spec->cases = f.bytes; /* of nmt/case_marks/model.py; SentencePiece keeps 200 and above free */
     }
     if (more || result || !spec->count) return IS_NONE;
     if (spec->model_type != UNIGRAM && spec->model_type != BPE)
@@ -738,7 +742,7 @@ static bool split_unigram(const char *text, uint32_t size, id_sink *sink) {
     return true;
 }
 
-int64_t subwords_encode(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room) {
+static int64_t encode(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room) {
     char *normal = NULL;
     size_t normal_room = 0;
     int64_t count = normalize(model, text, size, &normal, &normal_room);
@@ -750,6 +754,58 @@ int64_t subwords_encode(const subwords *model, const char *text, size_t size, in
     }
     free(normal);
     return count;
+}
+
+/* A text as it is read, normalised, with spaces; without those at its ends. */
+static int64_t read_text(const subwords *model, const char *text, size_t size, char **to, size_t *room, size_t *begin) {
+    int64_t count = normalize(model, text, size, to, room);
+    size_t used = 0;
+    for (int64_t i = 0; i < count; used++) {
+        bool is_space = begins_word(*to + i, (size_t)(count - i));
+        (*to)[used] = is_space ? ' ' : (*to)[i];
+        i += is_space ? WORD_BEGIN_SIZE : 1;
+    }
+    for (*begin = 0; *begin < used && (*to)[*begin] == ' ';) ++*begin;
+    while (used > *begin && (*to)[used - 1] == ' ') used--;
+    return count < 0 ? -1 : (int64_t)(used - *begin);
+}
+
+/* `part`: whether the text is part of a line, `inside` it or at its beginning. */
+static int64_t encode_marked(const subwords *model, const char *text, size_t size, bool part, bool inside, int32_t **ids,
+                             size_t *room) {
+    char *plain = NULL, *marked = NULL;
+    size_t plain_room = 0, marked_room = 0, begin = 0;
+    int64_t count = read_text(model, text, size, &plain, &plain_room, &begin);
+    if (count >= 0)
+        count = case_mark(model->cases, plain ? plain + begin : "", (size_t)count, part && inside, part && !inside, &marked,
+                          &marked_room);
+    const int64_t marked_size = count;
+    if (count >= 0) count = encode(model, marked ? marked : "", (size_t)count, ids, room);
+    /* Before a mark inside a line there is no space of its own. */
+    if (part && inside && count > 0 && case_begins_with_mark(marked, (size_t)marked_size)) {
+        const piece *first = &model->pieces[(*ids)[0]];
+        if (first->size == WORD_BEGIN_SIZE && begins_word(model->bytes + first->offset, first->size))
+            memmove(*ids, *ids + 1, (size_t)--count * sizeof **ids);
+    }
+    free(plain), free(marked);
+    return count;
+}
+
+int64_t subwords_encode(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room) {
+    if (model->cases) return encode_marked(model, text, size, false, false, ids, room);
+    return encode(model, text, size, ids, room);
+}
+
+int64_t subwords_encode_part(const subwords *model, const char *text, size_t size, bool inside, int32_t **ids, size_t *room) {
+    if (model->cases) return encode_marked(model, text, size, true, inside, ids, room);
+    return encode(model, text, size, ids, room);
+}
+
+int64_t subwords_spelled(const subwords *model, const char *text, size_t size, char **to, size_t *room) {
+    if (model->cases) return case_lower(text, size, to, room);
+    if (!grown(to, 1, room, size + 1)) return -1;
+    memcpy(*to, text, size);
+    return (int64_t)size;
 }
 
 /* --- the text of ids: pieces one after the other, U+2581 as a space, without the space before the first word; bytes
@@ -804,7 +860,7 @@ static int64_t write_byte_run(writer *w, const int32_t *ids, int64_t count) {
     }
 }
 
-int64_t subwords_decode(const subwords *model, const int32_t *ids, int64_t count, char **text, size_t *room) {
+static int64_t decode(const subwords *model, const int32_t *ids, int64_t count, char **text, size_t *room) {
     const model_spec *spec = &model->spec;
     writer w = {.model = model, .text = text, .room = room};
     bool at_begin = true;
@@ -829,10 +885,21 @@ int64_t subwords_decode(const subwords *model, const int32_t *ids, int64_t count
     return (int64_t)w.size;
 }
 
+int64_t subwords_decode(const subwords *model, const int32_t *ids, int64_t count, char **text, size_t *room) {
+    char *marked = NULL;
+    size_t marked_room = 0;
+    if (!model->cases) return decode(model, ids, count, text, room);
+    int64_t size = decode(model, ids, count, &marked, &marked_room);
+    if (size >= 0) size = case_unmark(model->cases, marked ? marked : "", (size_t)size, text, room);
+    free(marked);
+    return size;
+}
+
 int64_t subwords_added(const subwords *model, int32_t id, char **text, size_t *room) {
     writer w = {.model = model, .text = text, .room = room};
     const piece *p = piece_of(model, id);
     if (!p || p->type == CONTROL || p->type == UNUSED) return 0;
+    if (model->cases && case_is_mark(model->bytes + p->offset, p->size)) return 0;
     char byte = p->type == BYTE && (p->byte == '\n' || p->byte == '\r') ? ' ' : (char)p->byte;
     bool fine = p->type == BYTE      ? write_bytes(&w, (span){&byte, 1})
                 : p->type == UNKNOWN ? write_bytes(&w, model->spec.unknown_text)
@@ -841,6 +908,10 @@ int64_t subwords_added(const subwords *model, int32_t id, char **text, size_t *r
 }
 
 /* --- models --- */
+
+static size_t symbol_size_of_model(const void *model, const char *text, size_t size) {
+    return symbol_size(model, text, size);
+}
 
 static const char *open_model(subwords *model, span file) {
     const char *problem = read_spec(file, &model->spec);
@@ -855,6 +926,8 @@ static const char *open_model(subwords *model, span file) {
     unsigned used = 1u << NORMAL | 1u << USER_DEFINED | (is_bpe ? 1u << UNUSED : 0);
     if ((problem = build_trie(&model->known, model, used))) return problem;
     if ((problem = build_trie(&model->symbols, model, 1u << USER_DEFINED))) return problem;
+    const span cases = model->spec.cases;
+    if (cases.size && !(model->cases = case_open(cases.bytes, cases.size, symbol_size_of_model, model, &problem))) return problem;
     return model->known.entries ? NULL : "a SentencePiece model without pieces to split text into";
 }
 
@@ -870,6 +943,7 @@ subwords *subwords_open(const void *bytes, size_t size, const char **problem) {
 
 void subwords_close(subwords *model) {
     if (!model) return;
+    case_close(model->cases);
     free(model->pieces), free(model->known.entries), free(model->symbols.entries);
     free(model);
 }

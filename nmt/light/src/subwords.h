@@ -3,6 +3,7 @@
 #ifndef NMT_SUBWORDS_H
 #define NMT_SUBWORDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,14 @@ int32_t subwords_size(const subwords *);
    has room for `*room` of them and is grown by realloc (null and 0 at first will do), and returns how many there are;
    -1 where memory ends or the text has more than 2^28 bytes before or after normalisation. No end symbol is added. */
 int64_t subwords_encode(const subwords *, const char *text, size_t size, int32_t **ids, size_t *room);
+
+/* The same of a text that stands inside a line, or that begins one whose last word may continue: a model with case marks says
+   there how words are written. */
+int64_t subwords_encode_part(const subwords *, const char *text, size_t size, bool inside, int32_t **ids, size_t *room);
+
+/* A text as the pieces spell it that are no case marks: with a model that has some in small letters. As
+   `subwords_decode`. */
+int64_t subwords_spelled(const subwords *, const char *text, size_t size, char **to, size_t *room);
 
 /* The text of ids; ids outside of the vocabulary are as the unknown one. Writes it to `*text`, which has room for
    `*room` bytes and is grown alike, without a 0 at its end, and returns how many bytes it has; -1 where memory ends. */

@@ -1,0 +1,39 @@
+/* Text in small letters with marks where a word is not written as it usually is, and back, as nmt/case_marks/marks.py
+   describes it. */
+
+#ifndef NMT_CASE_H
+#define NMT_CASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The small letter of a capital and the other way, where each leads to the other; else the character itself. */
+uint32_t lower_of(uint32_t);
+uint32_t upper_of(uint32_t);
+
+typedef struct case_marks case_marks;
+
+/* Bytes of a piece that stands in a text as it is, with which one begins; 0 for none. */
+typedef size_t (*symbol_size_of)(const void *model, const char *text, size_t size);
+
+/* From a table of a model file, which must outlive it; `model` is passed to `symbol`. Null where memory ends or the table
+   is of a kind that is not known; *problem says which. */
+case_marks *case_open(const char *table, size_t size, symbol_size_of symbol, const void *model, const char **problem);
+void case_close(case_marks *);
+
+/* A text in UTF-8 with marks. `inside`: it does not begin its line; `goes_on`: its last word may. Writes to `*to`, which
+   has room for `*room` bytes and is grown, and returns how many it has; -1 where memory ends, as below. */
+int64_t case_mark(const case_marks *, const char *text, size_t size, bool inside, bool goes_on, char **to, size_t *room);
+
+/* The text that one with marks stands for. */
+int64_t case_unmark(const case_marks *, const char *text, size_t size, char **to, size_t *room);
+
+/* Whether a text is one mark and nothing else, or begins with one. */
+bool case_is_mark(const char *text, size_t size);
+bool case_begins_with_mark(const char *text, size_t size);
+
+/* A text in small letters. */
+int64_t case_lower(const char *text, size_t size, char **to, size_t *room);
+
+#endif
