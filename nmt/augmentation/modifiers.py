@@ -10,8 +10,8 @@ from nmt.data.matching import are_unspaced
 from nmt.registry import MODIFIERS
 
 _WORD_BEGIN: Final = re.compile(r"(?<![\w'’])[^\W\d_]")
-_LONG_WORD: Final = re.compile(r"[^\W\d_]{4,}")
-_END: Final = re.compile(r"\s*[.!?…。！？।॥؟۔]+$")
+LONG_WORD: Final = re.compile(r"[^\W\d_]{4,}")
+END_MARK: Final = re.compile(r"\s*[.!?…。！？।॥؟۔]+$")
 _WORDS_OF_AN_ERROR: Final = 12
 """Long words of a line for each typing error in it."""
 _CHANGES: Final = (
@@ -104,7 +104,7 @@ class Typos(Modifier):
     stands twice; the first letter stays."""
 
     def __call__(self, pair: Pair, draw: random.Random, following: Pair | None) -> Pair:
-        words = [*_LONG_WORD.finditer(pair.source)]
+        words = [*LONG_WORD.finditer(pair.source)]
         count = min(len(words), 1 + len(words) // _WORDS_OF_AN_ERROR)
         line = pair.source
         for word in sorted(draw.sample(words, count), key=re.Match.start, reverse=True):
@@ -120,7 +120,7 @@ class NoEndMark(Modifier):
     """Without the mark at the end, where both sides have one: a full stop, a question mark and the like."""
 
     def __call__(self, pair: Pair, draw: random.Random, following: Pair | None) -> Pair:
-        found = Pair(*(_END.sub("", line) for line in pair))
+        found = Pair(*(END_MARK.sub("", line) for line in pair))
         return found if all(found) and all(map(str.__ne__, found, pair)) else pair
 
 

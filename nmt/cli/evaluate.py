@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED
 from nmt.library.evaluation import DEFAULT_METRICS, chosen_metrics, measured, target_of
 from nmt.light.options import command_option
 from nmt.light.output import STDOUT, is_one_file
-from nmt.registry import TEST_SETS
+from nmt.registry import ROBUSTNESS, TEST_SETS
 
 if TYPE_CHECKING:
     from nmt.cli.opened import Opened
@@ -109,6 +110,12 @@ def build_parser() -> argparse.ArgumentParser:
         default=None,
         help="bleu_moses_lc leaves words with hyphens whole (default: it splits them, as tokenizer.perl -a)",
     )
+    scores.add_argument(
+        "--robustness",
+        action="store_true",
+        help="also translate the source in capitals, without end marks, with typing errors and the like, and compare: "
+        "without case and end marks",
+    )
     scores.add_argument("--by-length", action="store_true", help="also score short and long sentences separately")
     scores.add_argument("--confidence", action="store_true", help="95%% intervals, by bootstrap resampling")
     output = scores.add_mutually_exclusive_group()
@@ -166,10 +173,12 @@ def evaluate(arguments: argparse.Namespace) -> int:
     baselines = dict(zip(arguments.baseline, texts[place + len(arguments.ref) :], strict=True))
     hypotheses, exit_code = dict(zip(arguments.hyp, texts, strict=False)), 0
     if arguments.models:
-        lines, models, exit_code = _translations(texts[0], arguments)
-        hypotheses = {" ".join(arguments.models): lines}
+        hypotheses, models, exit_code, compared = _translations(texts[0], arguments)
         references = [[models.joined(line) for line in stream] for stream in references]
         metrics = make_metrics(arguments, language=language or models.languages[1])
+        if compared is not None:
+            hypotheses = {name: compared(lines) for name, lines in hypotheses.items()}
+            references = [compared(stream) for stream in references]
     named = [*hypotheses.items(), *zip(map(" ".join, arguments.ref), references, strict=True), *baselines.items()]
     note = check_subwords(dict(named))
     if note is not None:
@@ -220,6 +229,9 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         raise ConfigError("MODEL needs --source, the text to translate")
     if arguments.output is not None and is_one_file(arguments.output, STDOUT):
         raise ConfigError(f"-o {arguments.output}: standard output has the scores; give a file for the translations")
+    if arguments.robustness and (not arguments.models or arguments.output or arguments.baseline):
+        problem = "-o" if arguments.output else "--baseline" if arguments.baseline else "--hyp"
+        raise ConfigError(f"--robustness: translates --source in several forms by MODEL; {problem} does not go with it")
     if arguments.models:
         check_ensemble(arguments, models=len(arguments.models))
     if arguments.hyp:
@@ -235,7 +247,7 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ConfigError(f"{option} {twice[0]}: given twice; each file is one system")
-    if not arguments.baseline and len(arguments.hyp) < 2:
+    if not arguments.baseline and len(arguments.hyp) < 2 and not arguments.robustness:
         if arguments.significance:
             raise ConfigError("--significance: needs something to compare with: several --hyp, or --baseline")
         drawn = [name for name in ("samples", "seed") if getattr(arguments, name) is not None]
@@ -258,8 +270,11 @@ def make_metrics(arguments: argparse.Namespace, *, language: str = "") -> list[M
     return chosen_metrics(arguments.metrics, given, called=METRIC_OPTIONS, language=language or None)
 
 
-def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[list[str], Opened, int]:
-    """Translate `source`, also to --output; return the translations, the models and the exit code."""
+def _translations(
+    source: list[str], arguments: argparse.Namespace
+) -> tuple[dict[str, list[str]], Opened, int, Callable[[Sequence[str]], list[str]] | None]:
+    """Translate `source`, also to --output; return the translations, by their names, the models, the exit code, and how
+    texts are to be compared, None for as they are."""
     # Imported late, so that mistakes in the options are reported without loading torch.
     from nmt.cli.opened import Work, open_models
     from nmt.cli.output import output_stream
@@ -273,10 +288,16 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
         output_stream(arguments.output, inputs=inputs, models=arguments.models) if arguments.output else nullcontext()
     )
     with opened_output as output:
-        bar = LinesBar(len(source), shown=sys.stderr.isatty())
-        work = Work(device=arguments.device, place=arguments.device, scores=True, on_batch=bar.batch)
+        sources, compared = {" ".join(arguments.models): source}, None
+        work = Work(
+            device=arguments.device, place=arguments.device, scores=True, on_batch=lambda *batch: bar.batch(*batch)
+        )
         models = open_models(arguments, work)
         start = time.perf_counter()
+        if arguments.robustness:
+            sources, compared = ROBUSTNESS.get("typed")(source, languages=models.languages)
+            source = [line for lines in sources.values() for line in lines]
+        bar = LinesBar(len(source), shown=sys.stderr.isatty())
         lines, counts = [], Counts(arguments.errors, split_long="decoding.split_long")
         counts.longest = models.longest
         with bar:
@@ -289,7 +310,9 @@ def _translations(source: list[str], arguments: argparse.Namespace) -> tuple[lis
         if output is not None:
             output.write("".join(line + "\n" for line in lines).encode())
     say("nmt-eval", counts.summary(seconds, models=len(arguments.models)))
-    return lines, models, counts.exit_code
+    each = len(lines) // len(sources)
+    translated = {name: lines[i * each : (i + 1) * each] for i, name in enumerate(sources)}
+    return translated, models, counts.exit_code, compared
 
 
 main = main_of(build_parser, evaluate)
