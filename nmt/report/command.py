@@ -7,7 +7,7 @@ import importlib.util
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from nmt.evaluation.metrics import counting
 from nmt.interop.run_layout import EVENTS
 from nmt.library.evaluation import chosen_metrics
 from nmt.light.counts import Noted
+from nmt.registry import ROBUSTNESS
 from nmt.report import (
     MapSentence,
     Sentences,
@@ -34,7 +35,7 @@ from nmt.report import (
     require_jinja,
     sentences,
 )
-from nmt.report.contents import Words
+from nmt.report.contents import Words, letter, robustness
 
 if TYPE_CHECKING:
     from nmt.library.translator import Translator
@@ -114,6 +115,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--language", metavar="CODE", help="target language, which decides how bleu finds words (default: the model's)"
     )
+    parser.add_argument(
+        "--robustness",
+        action="store_true",
+        help="also translate the source in capitals, without end marks, with typing errors and the like",
+    )
     parser.add_argument("--lowercase", action="store_true", default=None, help="ignore case in bleu and in words")
     add_errors(parser)
     add_checkpoint(parser)
@@ -142,6 +148,8 @@ def report(arguments: argparse.Namespace) -> int:
     files = [name for kind, name in arguments.systems if kind == HYP]
     models = [name for kind, name in arguments.systems if kind == RUN]
     _check_extra(models)
+    if arguments.robustness and not models:
+        raise ConfigError("--robustness: needs --model; a file of --hyp has translations of one form")
     import_plugins(arguments.plugins)
     _metrics(arguments, options)  # report mistakes before texts are read and translated
     source = [] if arguments.source is None else [arguments.source]
@@ -180,11 +188,14 @@ def report(arguments: argparse.Namespace) -> int:
             )
             say(PROGRAM, f"measuring {counted(len(systems), 'system')} on {counted(len(references[0]), 'sentence')}")
             figures = contents(subject, metrics, words)
+            places = {place: name for place, (kind, name) in enumerate(arguments.systems) if kind == RUN}
+            figures["robustness"] = (
+                _robustness(lines or [], references, made, metrics, places) if arguments.robustness else []
+            )
             chrf = next((metric for metric in metrics if metric.name == "chrf"), None)
             table = sentences(
                 subject, words, options, chrf=chrf or counting(chosen_metrics(["chrf"], {}, called={})[0])
             )
-            places = {place: name for place, (kind, name) in enumerate(arguments.systems) if kind == RUN}
             chosen, maps = _maps(table, {p: made.translators[name] for p, name in places.items()}, arguments.maps)
         finally:
             for translator in made.translators.values():
@@ -258,6 +269,26 @@ def _translate(models: Sequence[str], lines: Sequence[str], arguments: argparse.
             said.append(missing.said("has no translation with a finite score"))
         say(PROGRAM, "; ".join([f"{name}: {counted(len(results), 'line')} in {seconds:.1f} s", *said]))
     return made
+
+
+def _robustness(
+    lines: Sequence[str],
+    references: Sequence[Sequence[str]],
+    made: _Translated,
+    metrics: Sequence[Any],
+    places: Mapping[int, str],
+) -> list[dict[str, Any]]:
+    """The tables of all models, of which `places` are the places among the systems."""
+    changed = ROBUSTNESS.get("typed")(lines, languages=_languages(made))
+    forms = {
+        name: {
+            form: changed.compared([result.text for result in made.translators[name].translate(text)])
+            for form, text in changed.sources.items()
+        }
+        for name in places.values()
+    }
+    letters = [letter(place) for place in places]
+    return robustness(forms, [changed.compared(stream) for stream in references], metrics, letters=letters)
 
 
 def _languages(made: _Translated) -> tuple[str, str]:

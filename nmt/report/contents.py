@@ -97,6 +97,7 @@ def contents(subject: Subject, metrics: Sequence[Metric], words: Words) -> dict[
         "repeated_orders": REPEATED_ORDERS,
         "training": subject.training,
         "frequencies": None,
+        "robustness": None,
     }
     if subject.frequencies is not None:
         found["frequencies"] = _frequencies(lines, streams[0], subject.frequencies)
@@ -190,6 +191,31 @@ def _lengths(subject: Subject, metrics: Sequence[Metric]) -> list[dict[str, Any]
         ]
         name = buckets[0][0].score.name
         tables.append({"name": name, "rows": rows, "better": "higher" if metric.higher_is_better else "lower"})
+    return tables
+
+
+def robustness(
+    forms: Mapping[str, Mapping[str, Sequence[str]]],
+    references: Sequence[Sequence[str]],
+    metrics: Sequence[Metric],
+    *,
+    letters: Sequence[str],
+) -> list[dict[str, Any]]:
+    """A table for each metric: the scores of the systems `letters`, whose translations of each form of the source are
+    `forms`, by system and form."""
+    tables = []
+    for metric in metrics:
+        scores = [[metric.compute(text, references) for text in own.values()] for own in forms.values()]
+        largest = max(score.score for own in scores for score in own)
+        rows = [
+            {
+                "name": name,
+                "cells": _cells([score.score for score in row], largest, higher=metric.higher_is_better, digits=2),
+            }
+            for name, row in zip(next(iter(forms.values())), zip(*scores, strict=True), strict=True)
+        ]
+        better = "higher" if metric.higher_is_better else "lower"
+        tables.append({"name": scores[0][0].name, "rows": rows, "better": better, "letters": list(letters)})
     return tables
 
 

@@ -163,3 +163,28 @@ def test_without_matplotlib_that_is_said_before_anything_is_computed(
     arguments = ["--model", files["run"], "--source", files["source"], "--ref", files["ref"]]
     code, line = failure(capsys, "-o", str(tmp_path / "r.html"), *arguments)
     assert code == 1 and line.endswith("is not installed; pip install 'nmt-recurrent[report]'")
+
+
+def test_other_forms_of_the_source_are_translated_if_asked_for(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "report.html"
+    texts = [
+        "--source",
+        files["source"],
+        "--ref",
+        files["ref"],
+        "--metrics",
+        "bleu",
+        "chrf",
+        "--maps",
+        "0",
+        "--robustness",
+    ]
+    assert main(["-o", str(page), "--hyp", files["hyp"], "--model", files["run"], *texts]) == 0
+    section = page.read_text(encoding="utf-8").split('<section id="robustness"')[1].split("</section>\n{% endif %}")[0]
+    assert re.findall(r'<th scope="row">([^<]*)</th>', section)[:3] == ["as it is", "capitals", "title case"]
+    assert '<b class="chip">B</b>' in section.split("<tbody>")[0] and "chrF2" in section
+    capsys.readouterr()
+    code, said = failure(capsys, "-o", str(page), "--hyp", files["hyp"], "--ref", files["ref"], "--robustness")
+    assert code == 2 and said.endswith("--robustness: needs --model; a file of --hyp has translations of one form")
