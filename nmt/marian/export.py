@@ -13,6 +13,7 @@ import yaml
 from torch import Tensor, nn
 
 from nmt.data import EOS, PAD, SentencePieceTokenizer, Tokenizer
+from nmt.data.sentencepiece import has_case_marks
 from nmt.data.text import find_pairs, read_pairs
 from nmt.errors import ConfigError, DataError
 from nmt.files import write_new
@@ -152,6 +153,8 @@ def _check(loaded: LoadedModel) -> None:
         raise ConfigError(f"{where}: model.tie_embeddings: Firefox's engine reads only shared tables. Allowed: all.")
     if not isinstance(loaded.tokenizer, SentencePieceTokenizer) or not loaded.tokenizer.options.joint:
         raise ConfigError(f"{where}: data.tokenizer: Marian needs one SentencePiece model for both languages")
+    if has_case_marks(loaded.tokenizer.models[0]):
+        raise ConfigError(f"{where}: data.tokenizer_options.case: markup is not known to Marian. Allowed: null.")
 
 
 def _vocabulary(tokenizer: SentencePieceTokenizer) -> tuple[bytes, list[int]]:

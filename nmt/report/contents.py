@@ -207,14 +207,12 @@ def robustness(
     for metric in metrics:
         scores = [[metric.compute(text, references) for text in own.values()] for own in forms.values()]
         largest = max(score.score for own in scores for score in own)
+        higher = metric.higher_is_better
         rows = [
-            {
-                "name": name,
-                "cells": _cells([score.score for score in row], largest, higher=metric.higher_is_better, digits=2),
-            }
+            {"name": name, "cells": _cells([score.score for score in row], largest, higher=higher, digits=2)}
             for name, row in zip(next(iter(forms.values())), zip(*scores, strict=True), strict=True)
         ]
-        better = "higher" if metric.higher_is_better else "lower"
+        better = "higher" if higher else "lower"
         tables.append({"name": scores[0][0].name, "rows": rows, "better": better, "letters": list(letters)})
     return tables
 

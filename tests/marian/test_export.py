@@ -122,3 +122,12 @@ def test_what_marian_does_not_compute_is_refused(
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     assert call("nmt-convert", "to-marian", str(student), "-o", str(tmp_path / "back")) == 2
     assert said in capsys.readouterr().err
+
+
+def test_case_marks_are_refused(student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = student / "tokenizer" / "joint.model"
+    table = b"markup 1\nMann\n"
+    model.write_bytes(model.read_bytes() + b"\xca\x0c" + bytes([len(table)]) + table)
+    (student / "tokenizer" / "checksums.json").unlink()
+    assert call("nmt-convert", "to-marian", str(student), "-o", str(tmp_path / "back")) == 2
+    assert "data.tokenizer_options.case: markup is not known to Marian" in capsys.readouterr().err
