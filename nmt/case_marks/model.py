@@ -7,7 +7,10 @@ above for extensions): a first line `markup 1`, then a form on each line, in UTF
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+
+import sentencepiece
 
 from nmt.case_marks.marks import MARKS, CaseMarks, lower, usual_forms
 from nmt.data.tokenizer import moved_spans
@@ -89,6 +92,12 @@ class MarkedModel:
         if kind != _KIND:
             raise DataError(f"case marks of the kind {kind!r} are not known. Allowed: {_KIND!r}.")
         return cls(processor, filter(None, forms), symbols=_symbols(proto))
+
+    @classmethod
+    def open(cls, path: str) -> Any:
+        """The model in a file, which may have marks; DataError as `of`."""
+        proto = Path(path).read_bytes()
+        return cls.of(sentencepiece.SentencePieceProcessor(model_proto=proto), proto)
 
     @classmethod
     def learned(cls, lines: Callable[[], Iterable[str]], *, symbols: Sequence[str]) -> tuple[Iterator[str], bytes]:

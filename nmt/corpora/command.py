@@ -161,7 +161,7 @@ def _add_preparing(parser: argparse.ArgumentParser) -> None:
     add("--clean", action="store_true", help="leave out all pairs with a fault, see nmt-data check")
     _add_reporting(parser)
     add("--run-dir", metavar="DIR", help="of the configuration (default: runs/ and the name of the folder)")
-    add("--overwrite", action="store_true", help="replace existing files")
+    add("--overwrite", action="store_true", help="replace existing files, also those of an earlier call")
 
 
 def _add_filtering(parser: argparse.ArgumentParser) -> None:

@@ -183,6 +183,9 @@ def prepare(
             for part in held_out:
                 for path, lines in zip(sides[part], zip(*parts[part], strict=True), strict=True):
                     replace_text(path, "".join(f"{line}\n" for line in lines))
+            with naming(folder):
+                for path in (path for part in parts if part not in held_out for path in sides[part]):
+                    path.unlink(missing_ok=True)  # of an earlier call, whose configuration is replaced
         run = run_dir or f"runs/{folder.resolve().name}"
         with naming(folder):
             made_for = configuration(folder.as_posix(), run, languages, written["train"], held_out=held_out)

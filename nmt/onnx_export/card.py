@@ -8,6 +8,7 @@ from typing import Any, Final
 import onnx
 
 from nmt.config.schema import DecodingConfig
+from nmt.data.sentencepiece import has_case_marks
 from nmt.interop.engine.export import lacking, numbers_of, settings_in_words, temperature_of
 from nmt.interop.model_card import facts_for_tools, model_card
 from nmt.interop.model_dir import LoadedModel
@@ -107,6 +108,7 @@ def config_of(
         "ids": {"padding": 0, "unknown": 1, "end": 2},
         "source_pieces": pieces[0],
         "target_pieces": pieces[1],
+        "case": "markup 1" if any(map(has_case_marks, getattr(loaded.tokenizer, "models", ()))) else None,
         "search": {**settings_in_words(numbers_of(decoding)), "search": decoding.chosen_search, **_others(decoding)},
         "encoder": _interface(encoder),
         "step": _interface(step),
@@ -141,8 +143,19 @@ def readme_of(
         "source of more than `longest_source` tokens is translated in parts, unless that is 0. A beam compares "
         "log-probabilities divided by ((5 + tokens) / 6) ** `length_penalty`, the end symbol counted, or, where "
         "`length_normalization` is power, by tokens ** `length_penalty`.",
-        "Greedy search in Python (`pip install numpy onnxruntime sentencepiece`), for texts of one line:",
-        f"```python\n{_EXAMPLE}```",
+    ]
+    example = _EXAMPLE
+    if config["case"]:
+        use.append(
+            "The vocabularies have case marks: pieces are in small letters, and marks say how words are written. "
+            "`MarkedModel` of the Python package nmt reads and writes them; nmt/case_marks/marks.py says how."
+        )
+        example = example.replace("sentencepiece.SentencePieceProcessor(model_file=", "MarkedModel.open(")
+        example = example.replace("import sentencepiece\n", "\nfrom nmt.case_marks.model import MarkedModel\n")
+    packages = f"numpy onnxruntime {'nmt' if config['case'] else 'sentencepiece'}"
+    use += [
+        f"Greedy search in Python (`pip install {packages}`), for texts of one line:",
+        f"```python\n{example}```",
     ]
     words = PRECISIONS[precision]
     return model_card(

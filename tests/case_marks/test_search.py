@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,3 +106,18 @@ def test_the_engine_translates_and_keeps_to_them_as_the_run_does(run: Path, file
         for phrase in ("dog", "Of NASA"):
             with pytest.raises(nmt.DataError, match="is in the prefix"):
                 by_file.translate("the", prefix="The DOG of Nasa SAW", forbidden=[phrase])
+
+
+def test_the_example_of_the_card_for_onnx_translates_as_the_run_does(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime")
+    assert export.main([str(run), "-o", str(tmp_path / "graphs"), "--format", "onnx", "--precision", "fp32"]) == 0
+    assert json.loads((tmp_path / "graphs/config.json").read_text("utf-8"))["case"] == "markup 1"
+    card = (tmp_path / "graphs/README.md").read_text("utf-8")
+    found: dict[str, Any] = {}
+    monkeypatch.chdir(tmp_path / "graphs")
+    exec(card.split("```python\n")[1].split("```")[0], found)
+    lines = ["the small Dog", "THE DOG", "iPad"]
+    wanted = nmt.load(run, precision="fp32", device="cpu").translate(lines, search="greedy")
+    assert [found["translate"](line) for line in lines] == [one.text for one in wanted]

@@ -122,6 +122,14 @@ def test_without_held_out_text_the_configuration_is_complete() -> None:
     assert (config.data.train, config.data.dev, config.data.test) == ("all/train", None, None)
 
 
+def test_what_an_earlier_call_held_out_does_not_stay() -> None:
+    made = write("a.tsv", text(100))
+    assert prepare(made, "-o", "all", "--dev", "5", "--hold-out", "5") == 0 and Path("all/dev.en").exists()
+    assert prepare(made, "-o", "all", "--dev", "0", "--hold-out", "0", "--overwrite") == 0
+    assert not [path.name for path in Path("all").iterdir() if path.name.startswith(("dev", "test"))]
+    assert len(read("all/train")) == 100
+
+
 def test_the_text_that_is_read_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     assert prepare(write("a.tsv", text(100)), "-o", "one", "--dev", "5", "--hold-out", "5") == 0
     before = read("one/train")
