@@ -29,6 +29,7 @@ from nmt.data.text import read_lines
 from nmt.errors import DataError
 
 SOURCE = Path(nmt.__file__).parent / "light/src"
+SOURCES = ("subwords.c", "case.c", "split.c")
 STEPS = ("open the model", "text to ids", "ids to text")
 
 
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def compiled(folder: Path) -> Path:
     """Compile the program of one round; return its path."""
-    sources = [str(Path(__file__).with_suffix(".c")), str(SOURCE / "subwords.c")]
+    sources = [str(Path(__file__).with_suffix(".c")), *(str(SOURCE / name) for name in SOURCES)]
     command = [*find_compiler(), "-std=c11", "-O3", f"-I{SOURCE}", *sources, "-o", str(folder / "round"), "-lm"]
     subprocess.run(command, check=True)
     return folder / "round"

@@ -18,6 +18,7 @@ from typing import Any, Final
 import pytest
 import sentencepiece
 
+from nmt.case_marks.marks import MARKS
 from nmt.models import build_model
 from tests.interop.engine_models import UNITS, content_of, section
 from tests.light.engine_driver import SANITIZED, engine_objects, linked
@@ -98,7 +99,7 @@ def test_model_files(objects: list[str], tmp_path: Path) -> None:
 
 
 def subword_models(folder: Path) -> list[bytes]:
-    """Of both kinds, with and without bytes, symbols, unused pieces and a map of characters."""
+    """Of both kinds, with and without bytes, symbols, unused pieces, a map of characters and case marks."""
 
     def unused(message: object) -> None:
         for place, piece in enumerate(message.pieces):  # type: ignore[attr-defined]
@@ -113,7 +114,9 @@ def subword_models(folder: Path) -> list[bytes]:
         for kind in ("bpe", "unigram")
         for more in (small, own, {**own, "byte_fallback": True, "user_defined_symbols": SYMBOLS})
     ]
-    return [*made, edited(made[1], unused)]
+    table = b"markup 1\nMann\nUSA\niPhone\n"
+    marked = trained(model_type="bpe", user_defined_symbols=list(MARKS)) + b"\xca\x0c" + bytes([len(table)]) + table
+    return [*made, edited(made[1], unused), marked]
 
 
 def test_subword_models(objects: list[str], tmp_path: Path) -> None:

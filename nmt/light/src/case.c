@@ -120,11 +120,10 @@ static void put_capital(output *o, text word) {
 /* A word that is to be in capitals in small letters, with a final sigma. */
 static void put_small(output *o, text word, bool is_upper) {
     int bytes;
-    text sigma = {word.end - 2, word.end};
     first_of(word, &bytes);
-    bool has_sigma = is_upper && word.end - word.begin > 2 && word.begin + bytes <= sigma.begin &&
-                     lower_of(character_at(sigma.begin, sigma.end, &bytes)) == 0x3c3;
-    put_by(o, has_sigma ? (text){word.begin, sigma.begin} : word, lower_of);
+    bool has_sigma = is_upper && word.end - word.begin >= bytes + 2 &&
+                     lower_of(character_at(word.end - 2, word.end, &bytes)) == 0x3c3;
+    put_by(o, has_sigma ? (text){word.begin, word.end - 2} : word, lower_of);
     if (has_sigma) put_character(o, 0x3c2);
 }
 
