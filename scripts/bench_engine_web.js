@@ -15,7 +15,7 @@ const seconds = () => { const used = process.cpuUsage(); return (used.user + use
 
 async function main() {
   const model = new Uint8Array(fs.readFileSync(path.join(folder, "model.nmt")));
-  const engine = await Engine.open(fs.readFileSync(path.join(folder, "nmt.wasm")), model);
+  const engine = await Engine.open(fs.readFileSync(path.join(folder, "nmt.wasm.gz")), model);
   const translate = (line) => engine.translate(line, { beam_size: given.beam }).text;
   translate("A man is riding a bike .");
   const start = seconds(), memory = process.memoryUsage().rss / 2 ** 20;

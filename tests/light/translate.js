@@ -3,10 +3,10 @@
 const fs = require("fs"), path = require("path");
 const [folder, lines, beam] = process.argv.slice(2);
 const { Engine } = require(path.resolve(folder, "engine.js"));
-const code = fs.readFileSync(path.join(folder, "nmt.wasm"));
+const code = fs.readFileSync(path.join(folder, "nmt.wasm.gz"));
 
 (async () => {
-  const imports = WebAssembly.Module.imports(new WebAssembly.Module(code));
+  const imports = WebAssembly.Module.imports(new WebAssembly.Module(require("zlib").gunzipSync(code)));
   let engine;
   try {
     engine = await Engine.open(code, new Uint8Array(fs.readFileSync(path.join(folder, "model.nmt"))));

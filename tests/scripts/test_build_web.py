@@ -126,10 +126,10 @@ def test_options_of_the_browser_by_their_names(page: Path, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_the_code_is_small_and_complete(page: Path) -> None:
-    names = {"index.html", "page.css", "page.js", "door.js", "engine.js", "nmt.wasm"}
+    names = {"index.html", "page.css", "page.js", "door.js", "engine.js", "nmt.wasm.gz"}
     assert {path.name for path in page.iterdir()} == names | {"model.nmt"}
     assert sum((page / name).stat().st_size for name in names) <= 230_000
-    assert not any("://" in (page / name).read_text() for name in names - {"nmt.wasm"})
+    assert not any("://" in (page / name).read_text() for name in names - {"nmt.wasm.gz"})
 
 
 @pytest.mark.slow
@@ -201,4 +201,4 @@ def test_the_page_in_a_browser(page: Path, address: str, tmp_path: Path) -> None
     assert seen["status"] == "Ready" and seen["texts"] == [texts[:1], texts[1:]]
     assert seen["searches"] == ["", "greedy"] and seen["wide"] is False and seen["focused"] == 1
     assert any(seen["first"]) and any(seen["second"]) and seen["stops"] == 1
-    assert sorted(set(seen["loaded"])) == [*("door.js", "engine.js", "model.nmt", "nmt.wasm", "page.css", "page.js")]
+    assert sorted(set(seen["loaded"])) == [*("door.js", "engine.js", "model.nmt", "nmt.wasm.gz", "page.css", "page.js")]

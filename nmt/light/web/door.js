@@ -33,7 +33,7 @@ const door = (() => {
       if (location.protocol === "file:")
         throw new Error("browsers load no files beside a page that is a file itself; in its folder run: python3 -m http.server");
       await loaded("engine.js");
-      const code = await fetched("nmt.wasm");
+      const code = await fetched("nmt.wasm.gz");
       engine = await NMT.Engine.open(code, await fetched("model.nmt", (share) => { byId("progress").value = share; }));
     } catch (error) {
       throw new Error(`Cannot start: ${error.message}`);

@@ -22,8 +22,13 @@ const NMT = (() => {
   }
 
   class Engine {
-    /* `code`: the bytes of nmt.wasm; `model`: those of a model file. An Error has the line that the engine says. */
+    /* `code`: the bytes of nmt.wasm.gz, also where a server has unpacked them; `model`: those of a model file. An Error has
+       the line that the engine says. */
     static async open(code, model) {
+      if (new Uint8Array(code)[0] === 0x1f) {
+        const unpacked = new Blob([code]).stream().pipeThrough(new DecompressionStream("gzip"));
+        code = await new Response(unpacked).arrayBuffer();
+      }
       const { instance } = await WebAssembly.instantiate(code, {});
       return new Engine(instance.exports, model);
     }
