@@ -62,7 +62,20 @@ def kernel_compilations(machine: str) -> list[Compilation]:
     ]
 
 
-_OTHERS: Final = ("case", "engine", "model", "rules", "run", "search", "split", "subwords", "system", "words")
+_OTHERS: Final = (
+    "case",
+    "engine",
+    "kept",
+    "model",
+    "placeholders",
+    "rules",
+    "run",
+    "search",
+    "split",
+    "subwords",
+    "system",
+    "words",
+)
 
 
 def compilations(machine: str) -> list[Compilation]:
