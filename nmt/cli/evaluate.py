@@ -179,6 +179,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         if compared is not None:
             hypotheses = {name: compared(lines) for name, lines in hypotheses.items()}
             references = [compared(stream) for stream in references]
+            say("nmt-eval", "all texts are compared in small letters and without marks at their ends")
     named = [*hypotheses.items(), *zip(map(" ".join, arguments.ref), references, strict=True), *baselines.items()]
     note = check_subwords(dict(named))
     if note is not None:

@@ -279,14 +279,17 @@ def _robustness(
     places: Mapping[int, str],
 ) -> list[dict[str, Any]]:
     """The tables of all models, of which `places` are the places among the systems."""
+    from nmt.search.values import NOT_FINITE
+
     changed = ROBUSTNESS.get("typed")(lines, languages=_languages(made))
-    forms = {
-        name: {
-            form: changed.compared([result.text for result in made.translators[name].translate(text)])
-            for form, text in changed.sources.items()
-        }
-        for name in places.values()
-    }
+    forms: dict[str, dict[str, list[str]]] = {name: {} for name in places.values()}
+    for name, own in forms.items():
+        for form, text in changed.sources.items():
+            results = made.translators[name].translate(text)
+            own[form] = changed.compared([result.text for result in results])
+            if missing := sum(NOT_FINITE in result.notes for result in results):
+                made.exit_code = EXIT_FAILURE
+                say(PROGRAM, f"{name}, {form}: {counted(missing, 'line')} without a translation with a finite score")
     letters = [letter(place) for place in places]
     return robustness(forms, [changed.compared(stream) for stream in references], metrics, letters=letters)
 

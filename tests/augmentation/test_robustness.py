@@ -47,7 +47,7 @@ def test_a_row_for_each_form(files: tuple[str, str, str], capsys: pytest.Capture
     said = capsys.readouterr()
     found = json.loads(said.out)
     assert [row["system"] for row in found] == [*NAMES, "two letters exchanged"]
-    assert "16 lines" in said.err
+    assert "16 lines" in said.err and "compared in small letters and without marks at their ends" in said.err
 
 
 def test_what_does_not_go_with_it(
