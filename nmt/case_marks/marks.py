@@ -169,9 +169,7 @@ class CaseMarks:
             known = self._expected[inside]
             as_expected = known.get(word)
             if as_expected is None:
-                small = lower(word)
-                usual = self._forms.get(small, small)
-                as_expected = word == (usual if inside else capital(usual)) or word.isdigit()
+                as_expected = word == self._written(lower(word), "", "", inside=inside)
                 if len(known) < _MOST_KNOWN:
                     known[word] = as_expected
             if not as_expected:

@@ -68,6 +68,11 @@ def _symbols(proto: bytes) -> list[str]:
     return found
 
 
+def _spaced(normal: str) -> str:
+    """A normalised text with spaces, and without those at its ends."""
+    return normal.replace(_SPACE, " ").strip(" ")
+
+
 @CASES.register("markup")
 class MarkedModel:
     """A SentencePieceProcessor that takes and gives text as people write it; all that nmt asks of one."""
@@ -100,15 +105,21 @@ class MarkedModel:
         return cls.of(sentencepiece.SentencePieceProcessor(model_proto=proto), proto)
 
     @classmethod
-    def learned(cls, lines: Callable[[], Iterable[str]], *, symbols: Sequence[str]) -> tuple[Iterator[str], bytes]:
+    def learned(
+        cls, lines: Callable[[], Iterable[str]], normalizer: Any, *, symbols: Sequence[str]
+    ) -> tuple[Iterator[str], bytes]:
         """The text that a model is to be trained on, and what its file must have at its end.
 
-        `lines` gives the text, normalised, each time that it is called.
+        `lines` gives the text each time that it is called; `normalizer` is a SentencePieceNormalizer.
         """
-        forms = usual_forms(lines(), symbols=symbols)
+
+        def read() -> Iterator[str]:
+            return (_spaced(normalizer.normalize(line)) for line in lines())
+
+        forms = usual_forms(read(), symbols=symbols)
         table = "\n".join([_KIND, *forms, ""]).encode()
         marks = CaseMarks(forms, symbols=symbols)
-        return (marks.marked(line) for line in lines()), _varint(FIELD << 3 | 2) + _varint(len(table)) + table
+        return (marks.marked(line) for line in read()), _varint(FIELD << 3 | 2) + _varint(len(table)) + table
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # of an object that is being made by pickle
@@ -123,7 +134,7 @@ class MarkedModel:
         return self._processor.is_control(i) or self._processor.id_to_piece(i) in self.symbols
 
     def _read(self, lines: Sequence[str]) -> list[str]:
-        return [line.replace(_SPACE, " ").strip(" ") for line in self._processor.normalize(list(lines))]
+        return [*map(_spaced, self._processor.normalize(list(lines)))]
 
     def encode(self, text: Any, return_type: str | None = None, **options: Any) -> Any:
         """As `SentencePieceProcessor.encode`, of a text or a list of them; offsets are those of one text."""

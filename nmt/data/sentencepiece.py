@@ -396,9 +396,7 @@ def _train_model(sides: Sequence[Sequence[Path]], rule: str, options: SentencePi
             lines, table = partial(_training_lines, sides, sample_size=options.sample_size, seed=seed), b""
             rules = _rule(rule, Path("nfc.tsv"))
             if options.case:
-                normalize = _normalizer(rules).normalize
-                normal = partial(map, lambda line: normalize(line).replace(WORD_BEGIN, " ").strip(" "))
-                text, table = CASES.get(options.case).learned(lambda: normal(lines()), symbols=options.symbols)
+                text, table = CASES.get(options.case).learned(lines, _normalizer(rules), symbols=options.symbols)
             sentencepiece.SentencePieceTrainer.train(
                 # Passed line by line, as our own reader splits them: SentencePiece's reader knows other line ends.
                 sentence_iterator=text if options.case else lines(),

@@ -354,7 +354,8 @@ static bool run_cache(const task *t) {
         const float *key = at_row(t, i->b, row);
         for (i64 c = 0; c < n; c++) values[c * TILE + place] = key[c];
         memcpy(values + TILE * n + place * n, at_row(t, i->c, row), (size_t)n * sizeof *values);
-        if (!find_tiles(r, NULL, 0, TILE * own->count) || !renew(&r->attending, 1, (size_t)dot_scratch(TILE * (i64)own->room)))
+        if (!grown(&r->tiles, sizeof *r->tiles, &r->tile_room, (size_t)own->count) ||
+            !renew(&r->attending, 1, (size_t)dot_scratch(TILE * (i64)own->room)))
             return false;
         for (i64 tile = 0; tile < own->count; tile++) r->tiles[tile] = own->tiles[tile]->values;
         attend(t, row, 1, position + 1, NULL, 0.0f);
