@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
-import logging
 from collections.abc import Callable, Sequence
 
 from nmt.light.errors import LONGEST_VALUE as LONGEST_VALUE
@@ -93,7 +91,9 @@ def near_miss(name: str, known: Sequence[str], *, ending: str = "", most: int = 
     candidates = {plain(candidate.removesuffix(ending)): candidate for candidate in known}
     also = _ALSO_CALLED.get(wanted)
     close = [one for one in (also, wanted) if one in candidates][:1]
-    close = close or difflib.get_close_matches(wanted, candidates, n=most)
+    from difflib import get_close_matches  # late, as few make mistakes
+
+    close = close or get_close_matches(wanted, candidates, n=most)
     names = [f"'{candidates[one]}'" for one in close]
     listed = " or ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])
     return f" Did you mean {listed}?" if names else ""
@@ -109,6 +109,8 @@ def refused(key: str, value: object, allowed: str | Sequence[str], *, problem: s
 
 
 @functools.cache
-def say_once(logger: logging.Logger, message: str) -> None:
-    """Log a warning, if this process has not yet."""
-    logger.warning(message)
+def say_once(name: str, message: str) -> None:
+    """Log a warning of the logger `name`, if this process has not yet."""
+    import logging  # late, as it takes longer than a sentence
+
+    logging.getLogger(name).warning(message)

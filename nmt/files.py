@@ -14,14 +14,13 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from nmt.errors import ConfigError, UnreadableError
-from nmt.light.output import Written, hold, temporary_name
+from nmt.light.output import Written, hold, remove, temporary_name
 
 MIB = 1 << 20
 LARGEST_CONFIG = MIB
@@ -370,7 +369,7 @@ def new_directory(beside: Path, *, prefix: str = ".writing-", mode: int = 0o777)
         hold(descriptor)
         yield temporary
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove(str(temporary))
         raise
     finally:
         os.close(descriptor)
@@ -383,7 +382,7 @@ def temporary_directory(name: str) -> Iterator[Path]:
 
     with new_directory(Path(tempfile.gettempdir(), name), prefix="", mode=0o700) as directory:
         yield directory
-        shutil.rmtree(directory, ignore_errors=True)
+        remove(str(directory))
 
 
 def unused_name(path: Path, *, prefix: str = ".") -> Path:

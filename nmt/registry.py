@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import importlib
-import inspect
 import os
-import textwrap
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Generic, TypeVar
@@ -123,6 +119,10 @@ def registrations() -> Iterator[tuple[Registry[Any], str, Any]]:
 
 def field_docstrings(section: type) -> Iterator[tuple[str, str]]:
     """The string below each annotated field of the class and its dataclass bases."""
+    import ast  # late, as commands that only translate need none of these
+    import inspect
+    import textwrap
+
     for base in reversed(section.__mro__):
         if dataclasses.is_dataclass(base):
             body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
@@ -139,7 +139,7 @@ def plugin_error(error: BaseException) -> str | None:
 
     The line is the innermost one of a plugin. The component is the innermost one of that plugin that was at work.
     """
-    frames = list(traceback.walk_tb(error.__traceback__))
+    frames = [*_frames(error)]
     own = [(frame, line) for frame, line in frames if _module(frame).startswith(PLUGIN_PREFIX)]
     if not own:
         return None
@@ -155,7 +155,7 @@ def import_line(error: BaseException, *, module: str, path: str) -> int | None:
     """The line of a plugin at which its import failed, if it came so far."""
     if isinstance(error, SyntaxError) and error.filename is not None and os.path.samefile(error.filename, path):
         return error.lineno
-    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if _module(frame) == module]
+    lines = [line for frame, line in _frames(error) if _module(frame) == module]
     return lines[-1] if lines else None
 
 
@@ -170,6 +170,12 @@ def shown_path(path: str) -> str:
     """A path as a user of this directory would write it."""
     relative = os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative
+
+
+def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
+    from traceback import walk_tb
+
+    return walk_tb(error.__traceback__)
 
 
 def _module(frame: FrameType) -> str:

@@ -7,9 +7,8 @@ import contextlib
 import os
 import signal
 import sys
-import textwrap
-import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -21,7 +20,7 @@ from nmt.data.text import POLICIES, Policy
 from nmt.errors import NmtError, printable
 from nmt.files import is_out_of_memory, naming, reason
 from nmt.registry import plugin_error
-from nmt.system import columns, expanded, wrapped
+from nmt.system import USUAL_COLUMNS, columns, expanded, wrapped
 
 STANDARD_OUTPUT = "standard output"
 """Its name in errors."""
@@ -52,15 +51,19 @@ Handler = Callable[[int, FrameType | None], object] | int | None
 class Help(argparse.HelpFormatter):
     """Wraps texts at spaces alone, not inside names such as nmt-train, and keeps the lines of examples."""
 
+    def __init__(self, prog: str, width: int = USUAL_COLUMNS) -> None:
+        # Given a width, argparse does not look up that of the terminal for each option that is added.
+        super().__init__(prog, width=width)
+
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+        from textwrap import wrap  # late, as only help texts need it
+
+        return wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith(EXAMPLES):
             return text
-        return textwrap.fill(
-            " ".join(text.split()), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
-        )
+        return "\n".join(indent + line for line in self._split_lines(text, width - len(indent)))
 
 
 def _in_home(value: str) -> str:
@@ -88,6 +91,13 @@ class Parser(argparse.ArgumentParser):
         subcommands = super().add_subparsers(**options)
         subcommands.type = any_text
         return subcommands
+
+    def format_help(self) -> str:
+        """For the width of the terminal."""
+        from shutil import get_terminal_size
+
+        self.formatter_class = partial(Help, width=get_terminal_size().columns - 2)
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Print `message` and exit with EXIT_USAGE."""
@@ -254,6 +264,8 @@ def _fail(parser: argparse.ArgumentParser, message: str | None, code: int, *, de
         return code
     with contextlib.suppress(OSError):  # the terminal has been closed; the exit code still counts
         if debug:
+            import traceback
+
             print(traceback.format_exc(), end="", file=sys.stderr)  # at once, for logs that keep it together
         # Names in files of others can hold terminal control sequences.
         print(f"{parser.prog}: " + "\n".join(printable(line) for line in message.split("\n")), file=sys.stderr)

@@ -14,16 +14,12 @@ import contextlib
 import ctypes
 import functools
 import hashlib
-import logging
 import os
-import platform
 import shutil
 import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-logger = logging.getLogger(__name__)
 
 _LIBRARY = ".so"
 _REFUSED = ".refused"
@@ -92,7 +88,8 @@ def _trusted() -> tuple[int, int]:
 @functools.cache
 def _elsewhere(directory: Path, problem: str) -> Path:
     """A directory that later processes of this user can use again, else one for this process only, with a message."""
-    import tempfile  # late, as few need it
+    import logging  # late, as few need these
+    import tempfile
 
     other = Path(tempfile.gettempdir()) / f"nmt-{os.geteuid()}"
     try:
@@ -110,7 +107,8 @@ def _elsewhere(directory: Path, problem: str) -> Path:
             raise BuildError(f"{directory}: {problem}; {error.filename}: {error.strerror}") from None
         atexit.register(remove, str(other))
     advice = "chmod go-w it, or set NMT_CACHE"
-    logger.warning("kernels: %s %s, so they are kept in %s instead; %s", directory, problem, other, advice)
+    message = "kernels: %s %s, so they are kept in %s instead; %s"
+    logging.getLogger(__name__).warning(message, directory, problem, other, advice)
     return other
 
 
@@ -147,7 +145,7 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         wanted = ("model name", "flags", "Features", "CPU part")
         return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
-    return platform.processor()
+    return os.uname().machine
 
 
 class Recipe(NamedTuple):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from nmt.errors import ConfigError, say_once
-
-logger = logging.getLogger(__name__)
 
 KEY: Final = "format"
 """The key with the format of a configuration."""
@@ -39,7 +36,7 @@ def upgrade(raw: dict[str, Any], *, unmarked: int, origin: str) -> dict[str, Any
         for rule in RULES[number]:
             line = rule(raw)
             if line is not None:
-                say_once(logger, line)
+                say_once(__name__, line)
     return raw
 
 

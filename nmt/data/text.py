@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import errno
 import io
-import math
 import os
-import random
 import sys
 import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, filterfalse, islice, zip_longest
 from pathlib import Path
@@ -364,8 +361,7 @@ class TextPosition(NamedTuple):
     target_byte: int = 0
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Consecutive lines of one pair of files, the same number from each side."""
 
     files: FilePair
@@ -445,6 +441,9 @@ def reservoir(items: Iterable[T], size: int, *, seed: int) -> list[T]:
     Reservoir sampling by Li's algorithm L (Reservoir-sampling algorithms of time complexity
     O(n(1 + log(N/n))), ACM TOMS 1994), which draws how many items to pass over.
     """
+    import math  # late, as few need these
+    import random
+
     generator, remaining = random.Random(seed), iter(items)
     kept = list(islice(remaining, size))
     threshold = 1.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,6 @@ from nmt.config.schema import EvaluationConfig
 from nmt.data.matching import are_unspaced
 from nmt.errors import ConfigError, DataError, counted, refused, say_once
 from nmt.registry import METRICS, NoOptions
-
-_log = logging.getLogger(__name__)
 
 USUAL_TOKENIZER: Final = "13a"
 _TOKENIZERS: Final = {
@@ -160,7 +157,7 @@ def bleu_tokenizer(language: str | None) -> str:
     name = next((name for name, codes in _TOKENIZERS.items() if code in codes), USUAL_TOKENIZER)
     if name.endswith("-mecab") and not _is_installed(name):
         extra = name.partition("-")[0]
-        say_once(_log, f"bleu: {name} needs `pip install sacrebleu[{extra}]`; the tokenizer char takes its place")
+        say_once(__name__, f"bleu: {name} needs `pip install sacrebleu[{extra}]`; the tokenizer char takes its place")
         return "char"
     return name
 
@@ -231,7 +228,7 @@ class Bleu(SacrebleuMetric):
 def _warn_without_spaces(name: str, references: Sequence[Sequence[str]], remedy: str) -> None:
     """Say once that a metric counts words which white space separates, where there is hardly any."""
     if are_unspaced([line for stream in references for line in stream[:_LOOKED_AT]]):
-        say_once(_log, f"warning: {name}: the references have hardly any spaces, {remedy}")
+        say_once(__name__, f"warning: {name}: the references have hardly any spaces, {remedy}")
 
 
 @METRICS.register("chrf")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import warnings
 from pathlib import Path
@@ -11,8 +10,6 @@ import torch
 
 from nmt.errors import SettingError, say_once
 from nmt.kernel_check.checking import explained
-
-logger = logging.getLogger(__name__)
 
 _DEVICES = Path("/dev")
 
@@ -35,7 +32,7 @@ def choose_device(name: str | torch.device, *, index: int | None = None) -> torc
     if name != "auto" or others:
         raise SettingError(("device", f"'cuda' is not possible, because {problem}. Allowed: auto, cpu."))
     if torch.version.cuda and _has_gpu():
-        say_once(logger, f"device: the CPU is used, because {problem}")
+        say_once(__name__, f"device: the CPU is used, because {problem}")
     return torch.device("cpu")
 
 

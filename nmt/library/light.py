@@ -5,7 +5,6 @@ Options of a search that files do not have are refused by name.
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nmt.errors import ConfigError, SettingError, near_miss, refused, shown
 from nmt.interop.engine.opened import longest_of, open_engine, text_of
-from nmt.library.translator import Translator, key_of
+from nmt.library.translator import Translator, is_there, key_of
 from nmt.library.values import PairScore, Result, chosen_details, with_arrays
 from nmt.light.binding import Stop
 from nmt.light.errors import EngineError, place_of
@@ -30,8 +29,6 @@ DOOR: Final = "file"
 INSTEAD: Final = "use the run, or a folder that nmt-export makes of it, for"
 KEPT: Final = ("placeholders", "glossary", "replace_unknown")
 """Options that are not the engine's, see nmt.library.kept_by_engine."""
-HAS_NUMPY: Final = importlib.util.find_spec("numpy") is not None
-"""As it is not in nmt-light, where attention stays in lists."""
 MOST_CHECKED = 64
 """Combinations of options that are kept."""
 
@@ -119,7 +116,7 @@ class EngineFiles(Translator):
             raise (SettingError((named(key), rest)) if key in taken else ConfigError(str(error))) from None
         if is_widened:
             say(f"{named('n_best')} {n_best} widens the beam from {beam} to {n_best}")
-        if kept and importlib.util.find_spec(f"{__package__}.kept_by_engine") is None:  # in nmt-light
+        if kept and not is_there(f"{__package__}.kept_by_engine"):  # in nmt-light
             raise SettingError((named(kept[0]), "needs the package nmt-recurrent"))
         if kept:
             from nmt.library.kept_by_engine import Keeper  # late, as it needs torch
@@ -206,7 +203,8 @@ class EngineFiles(Translator):
 
     def _results(self, lines: Sequence[str | Request], options: dict[str, Any], stop: Stop | None) -> list[Result]:
         found = self.lines(lines, self._own(options), stop=stop)
-        return [*map(with_arrays, found)] if "details" in options and HAS_NUMPY else found
+        is_in_lists = "details" not in options or not is_there("numpy")  # as in nmt-light
+        return found if is_in_lists else [*map(with_arrays, found)]
 
     def _hypotheses(self, options: dict[str, Any]) -> int:
         own = {name: value for name, value in self._own(options).items() if name != "keeper"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import logging
 import os
 import re
 import sys
@@ -12,7 +10,7 @@ from typing import Any
 
 from nmt.errors import CheckpointError, ConfigError, missing, refused, say_once, shown
 from nmt.interop.engine.opened import are_engine_files
-from nmt.library.translator import Translator
+from nmt.library.translator import Translator, is_there
 from nmt.light.options import OPTIONS
 from nmt.light.pretrained import or_named
 from nmt.system import (
@@ -49,8 +47,6 @@ SPINNING = (
     "nmt.load first, or set GOMP_SPINCOUNT=1000 OMP_WAIT_POLICY=PASSIVE for the program"
 )
 
-_log = logging.getLogger(__name__)
-
 
 def before_torch() -> None:
     """Set environment variables and import torch; if torch is already imported, change nothing."""
@@ -81,7 +77,7 @@ def prepare_search(device: str) -> None:
     cores = usable_cores()
     if "OMP_NUM_THREADS" not in os.environ and cores < min(available_cores(), torch.get_num_threads()):
         torch.set_num_threads(cores)
-    say_once(_log, SPINNING)
+    say_once(__name__, SPINNING)
 
 
 _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
@@ -124,12 +120,12 @@ def load(
     arguments: dict[str, Any] = {"device": device, "precision": precision, "checkpoint": checkpoint}
     arguments["plugins"] = [path_of(plugin, "plugins") for plugin in several(plugins)]
     if worker is not None:
-        say_once(_log, "worker: has no effect any more, because every model computes in the process that loads it")
+        say_once(__name__, "worker: has no effect any more, because every model computes in the process that loads it")
     if are_engine_files(paths):
         from nmt.library.light import EngineFiles
 
         return EngineFiles(paths, **arguments)
-    if importlib.util.find_spec(f"{__package__}.engine") is None:  # in nmt-light
+    if not is_there(f"{__package__}.engine"):  # in nmt-light
         problem = "is no file for the engine (.nmt), and others need the package nmt-recurrent"
         raise CheckpointError(f"{paths[0]}: {problem}" if os.path.exists(paths[0]) else missing(paths[0]) + or_named())
     prepare_search(device)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from nmt.library.values import Options
     from nmt.light.binding import Stop
 
-_log = logging.getLogger(__name__)
-
 Sentence = tuple[str, "str | Request"]
 """A text as it was given, and the one line that is translated."""
 
@@ -33,6 +30,13 @@ Sentence = tuple[str, "str | Request"]
 def key_of(options: Mapping[str, Any]) -> str:
     """Equal for equal options, by which what is made of them is found again; `True` and 1 are not equal here."""
     return repr(sorted(options.items()))
+
+
+def is_there(module: str) -> bool:
+    """Whether a module can be imported, as some cannot in nmt-light."""
+    from importlib.util import find_spec  # late, as few calls ask
+
+    return find_spec(module) is not None
 
 
 class Translator(ABC):
@@ -257,7 +261,9 @@ class Translator(ABC):
         """Log each change that the caller did not ask for, once."""
         if message not in self._said:
             self._said.add(message)
-            _log.warning("%s", message)
+            import logging  # late, as it takes longer than a sentence
+
+            logging.getLogger(__name__).warning("%s", message)
 
 
 def _sentence(item: object, name: str, wishes: dict[str, Any]) -> Sentence:

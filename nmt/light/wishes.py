@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from .errors import DataError, shown
@@ -53,6 +52,8 @@ def wishes_of(found: Mapping[str, Any], where: str, *, also: Sequence[str] = ())
     fields: dict[str, Any] = {}
     for key, value in found.items():
         if key not in WISHES:
+            from difflib import get_close_matches  # late, as few make mistakes
+
             allowed = (*also, *WISHES)
             hint = "".join(f" Did you mean {name!r}?" for name in get_close_matches(key[:60], allowed, n=1))
             raise DataError(f"{where}: {shown(key)} is not a known key.{hint} Allowed: {', '.join(allowed)}.")

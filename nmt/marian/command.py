@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import hashlib
 import json
-import logging
 import os
 import time
 from pathlib import Path
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from nmt.marian.foreign import Foreign
     from nmt.marian.package import Package
 
-_log = logging.getLogger(__name__)
 _CONVERSION = "3"
 """Another one where conversion has changed, so that no model of an earlier version is taken from the cache."""
 _SETTLED_NS = 2_000_000_000
@@ -166,7 +164,7 @@ class FromOpusMT(_FromMarian):
                 with contextlib.suppress(OSError):  # the record only saves work
                     replace_file(record, json.dumps({**known, "files": state}).encode())
         folder = cache / str(known["key"])
-        say_once(_log, f"{path}: {known['described']}; converted to {folder}")
+        say_once(__name__, f"{path}: {known['described']}; converted to {folder}")
         return folder
 
 

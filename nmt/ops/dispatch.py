@@ -6,7 +6,6 @@ import contextlib
 import functools
 import importlib
 import importlib.metadata
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -20,8 +19,6 @@ from nmt.ops import native
 from nmt.ops.recurrence import traced
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-logger = logging.getLogger(__name__)
 
 CHOICES: Final = ("auto", "triton", "reference")
 
@@ -161,7 +158,7 @@ def no_kernel(what: str, *, like: Tensor, problem: str = "there is no kernel for
     if choice == "triton":
         raise ConfigError(f"kernels: 'triton' cannot run {what}: {problem}. Use auto.")
     if use_native(like) or (choice == "auto" and like.is_cuda):
-        say_once(logger, f"{what}: {problem}, slower PyTorch code runs.")
+        say_once(__name__, f"{what}: {problem}, slower PyTorch code runs.")
 
 
 def use_verified(operation: str, like: Tensor) -> bool:

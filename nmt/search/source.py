@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -21,8 +20,6 @@ from nmt.light.options import AUTO, NONE
 from nmt.light.splitter import Splitter
 from nmt.search.kept import Kept, KeptLine, Kind, keep, load_glossary
 from nmt.search.values import Request
-
-_log = logging.getLogger(__name__)
 
 _WORD = rf"[\w{MARKS}]+"
 _UNIT = re.compile(rf"{_WORD}(?:[-'’]{_WORD})*|[^\w\s]")
@@ -169,7 +166,7 @@ class Sources:
             if decoding.split not in (AUTO, NONE):
                 raise ConfigError(f"decoding.split: {error}") from None
             if self._splits:
-                say_once(_log, f"decoding.split: lines are not split into sentences: {error}")
+                say_once(__name__, f"decoding.split: lines are not split into sentences: {error}")
             self._splits = False
             return
         self._always = decoding.split == "sentences"

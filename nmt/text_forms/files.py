@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import re
 import shutil
 from collections import Counter
@@ -19,8 +18,6 @@ from nmt.data.work import progress
 from nmt.errors import DataError, counted, missing, refused, say_once, shown
 from nmt.files import file_identity, new_directory, reason
 from nmt.registry import FORMS
-
-_log = logging.getLogger(__name__)
 
 _VERSION: Final = 1
 """Of what is kept."""
@@ -102,7 +99,7 @@ class Form:
         notes += [f"line breaks within {counted(breaks, 'pair')} are read as spaces"] if breaks else []
         if notes:
             self.said = f"{path}: {'; '.join(notes)}{f' (first: {first})' if first else ''}"
-            say_once(_log, self.said)
+            say_once(__name__, self.said)
 
     def sides(self, path: Path, columns: Sequence[str], languages: tuple[str, str]) -> FilePair:
         """The files of the two sides, written at the first call below the cache directory and kept until `path`
@@ -124,7 +121,7 @@ class Form:
         made_of, _, said = _read(folder / "made_of").partition("\n")
         if made_of == record:
             if said:
-                say_once(_log, said)
+                say_once(__name__, said)
             return pair
         try:
             own.mkdir(mode=0o700, exist_ok=True)

@@ -23,6 +23,11 @@ from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported, make_exported
 
 HEAVY = ("torch", "numpy", "pydantic", "yaml", "sentencepiece", "tqdm")
+LATE = (*HEAVY, "concurrent", "difflib", "gzip", "importlib.metadata", "logging", "platform", "random", "subprocess")
+LATE = (*LATE, "tempfile", "textwrap", "threading", "traceback", "nmt.config", "nmt.interop.model_dir", "nmt.ops")
+"""What takes time to import, and a line of text by a file does not need."""
+TRANSLATE = "from nmt.cli.translate import main; main([sys.argv[1], '-q', '-o', '/dev/null'])"
+LOAD = "import nmt; nmt.load(sys.argv[1]).translate('of b')"
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +287,23 @@ def test_nothing_heavy_is_imported(exported: Exported, text: Path) -> None:
         [sys.executable, "-c", program, exported.file, str(text)], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "0 []"
+
+
+@pytest.mark.parametrize(
+    "door", ["from nmt.cli.translate import main; main([sys.argv[1], '-q', '-o', '/dev/null'])", LOAD]
+)
+def test_a_start_imports_only_what_a_line_needs(exported: Exported, door: str) -> None:
+    program = f"import sys; {door}; print([name for name in {LATE!r} if name in sys.modules])"
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # -S: what an environment imports is not ours
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program, exported.file],
+        input="of b\n",
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
 
 
 def test_a_line_of_a_slow_pipe_is_answered_at_once(exported: Exported) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -82,7 +81,7 @@ def compiled_engine() -> Path:
     from nmt.light.sources import FLAGS, compilations
 
     flags = [*FLAGS, "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'ops/native'}"]
-    jobs = [[*flags, *one.flags, "-c", str(ROOT / one.source)] for one in compilations(platform.machine())]
+    jobs = [[*flags, *one.flags, "-c", str(ROOT / one.source)] for one in compilations(os.uname().machine)]
     files = sorted({*(ROOT / "light/src").glob("*.[ch]"), *(ROOT / "ops").glob("*/*.[ch]")})
     try:
         return library(Recipe(files, jobs, ["-pthread"]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import logging
 import os
 import re
 import struct
@@ -22,8 +21,6 @@ from nmt.errors import say_once, shown
 from nmt.ops.native import build
 from nmt.ops.native.build import Parameter
 from nmt.ops.recurrence import traced
-
-logger = logging.getLogger(__name__)
 
 TYPES: Final = {torch.float32: "f32", torch.bfloat16: "bf16"}
 """The types of sequences that the kernels take, and the last part of the kernels' names."""
@@ -63,7 +60,7 @@ def usable(like: Tensor) -> bool:
         return False
     if problem() is None:
         return True
-    say_once(logger, f"the slower PyTorch code runs on this CPU, not the compiled kernels: {problem()}")
+    say_once(__name__, f"the slower PyTorch code runs on this CPU, not the compiled kernels: {problem()}")
     return False
 
 

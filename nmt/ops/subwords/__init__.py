@@ -5,7 +5,6 @@ C kernels on the CPU, and Python with the same results if there is no compiler.
 
 from __future__ import annotations
 
-import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +18,6 @@ from torch import Tensor
 
 from nmt.errors import say_once
 from nmt.ops import native
-
-logger = logging.getLogger(__name__)
 
 Flags = NDArray[np.uint8]
 
@@ -90,7 +87,7 @@ def draw(
     np.cumsum(lengths, out=offsets[1:])
     problem = native.problem()
     if problem is not None:
-        say_once(logger, f"subwords are drawn by slower Python code, not by a compiled kernel: {problem}")
+        say_once(__name__, f"subwords are drawn by slower Python code, not by a compiled kernel: {problem}")
         return _by_python(splitter, ids, offsets, seeds, limit)
     ends = np.concatenate([[0], np.cumsum(np.diff(alphabet.first)[ids])])[offsets]  # of sentences, in characters
     name, own = splitter.kernel(int(np.diff(ends).max(initial=0)))
