@@ -29,7 +29,7 @@ from nmt.data.text import read_lines
 from nmt.errors import DataError
 
 SOURCE = Path(nmt.__file__).parent / "light/src"
-SOURCES = ("subwords.c", "case.c", "split.c")
+SOURCES = ("subwords.c", "case.c", "split.c", "words.c")
 STEPS = ("open the model", "text to ids", "ids to text")
 
 

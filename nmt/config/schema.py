@@ -366,6 +366,7 @@ class DecodingConfig:
     repeat_penalty: float = TABLE
     target_language: str | None = TABLE
     split: Literal["auto", "sentences", "none"] = TABLE
+    capitals: Literal["keep", "lower"] = TABLE
     split_long: int | None = TABLE
     batch_tokens: int | Literal["auto"] = TABLE
     shortlist: str | None = TABLE

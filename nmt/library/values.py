@@ -50,6 +50,7 @@ class Options(TypedDict, total=False):
     repeat_penalty: float
     target_language: str
     split: Literal["auto", "sentences", "none"]
+    capitals: Literal["keep", "lower"]
     split_long: int | Literal["none"]
     batch_tokens: int | Literal["auto"]
     shortlist: Path

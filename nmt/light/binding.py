@@ -359,6 +359,7 @@ class Results(NotCopied):
         notes = {
             "split": self._code.nmt_parts(self._handle, line) > self._code.nmt_sentences(self._handle, line),
             "several_sentences": flags & 4,
+            "capitals": flags & 8,
             "no_finite_translation": flags & 2,
             "length_limit": flags & 1,
         }

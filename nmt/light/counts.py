@@ -107,6 +107,7 @@ class Counts:
             "split": f"translated in parts ({self._split_long})",
             "several_sentences": "of several sentences translated as a whole (--split sentences translates each by "
             "itself)",
+            "capitals": "in capitals translated by their small letters",
             "not_utf8": f"not UTF-8, {self._fate}",
         }
         return [self.noted[name].said(what) for name, what in said.items() if name in self.noted]

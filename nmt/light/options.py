@@ -230,6 +230,12 @@ OPTIONS: Final = {
         "#several-sentences-on-a-line).",
         default=AUTO, choices=(AUTO, "sentences", NONE), doors=(*TORCH, *ENGINE, "server"), since="0.3.0",
     ),
+    "capitals": Option(
+        "choice", "lower: translate lines in capitals by their small letters, and put the translation in capitals",
+        "For models without [case marks](augmentation.md#capitals), which have hardly seen capitals: [lines.md]"
+        "(lines.md#lines-in-capitals).",
+        default="keep", choices=("keep", "lower"), doors=(*TORCH, *ENGINE, "server"), since="0.4.0",
+    ),
     "split_long": Option(
         "whole", "translate a sentence of more than N source tokens in parts",
         "Each part has at most N tokens, and the translations are joined: time and memory grow with the length of"

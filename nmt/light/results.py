@@ -116,7 +116,7 @@ class Result:
     source_pieces: tuple[str, ...] | None = field(default=None, repr=False)
     """Where tokens or attention were asked for, the source tokens as the model read them, the end symbol counted."""
     notes: tuple[str, ...] = field(default=(), repr=False)
-    """Notes, in the words of `nmt-translate --format jsonl`: `split`, `several_sentences`,
+    """Notes, in the words of `nmt-translate --format jsonl`: `split`, `several_sentences`, `capitals`,
     `no_finite_translation`, `length_limit`, `longer_than_training`, `required_missing`."""
 
     @property

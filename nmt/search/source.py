@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer
+from nmt.data.capitals import in_capitals, small_letters
 from nmt.data.matching import MARKS, UNSPACED, is_boundary
 from nmt.data.sentences import Lines, splitter_of
 from nmt.data.tokenizer import LANGUAGE, Span, language_token, on_one_line, word_spans
@@ -69,6 +70,8 @@ class Source:
     parts: list[Part]
     tokenizer: Tokenizer
     kept: KeptLine | None = None
+    in_capitals: bool = False
+    """Whether it is in capitals but read in small letters."""
     several: bool = False
     """Whether it has several sentences but is translated as a whole, because it is not known what the model was trained
     on."""
@@ -158,7 +161,8 @@ class Sources:
         self._splitter: Splitter | None = None
         self._always, self._joins = False, " "
         self._splits = decoding.split != NONE and (decoding.split != AUTO or lines is not None)
-        if not (self._splits or self._longest):
+        self._lowers = decoding.capitals == "lower"
+        if not (self._splits or self._longest or self._lowers):
             return
         try:
             self._splitter = splitter_of(self._lines.source_language)
@@ -199,12 +203,23 @@ class Sources:
             raise request.error(f"target_language: {error.problems[0][1]}") from None
         return [token], own.end() if own else 0
 
+    def _small(self, request: Request, text: str, start: int) -> str | None:
+        """What the model reads instead of a line in capitals; None of another line, and of one with wishes, which are
+        about the line as it stands."""
+        is_free = self._lowers and not (request.prefix.strip() or request.required or request.forbidden)
+        if not is_free or not in_capitals(text[start:]):
+            return None
+        bounds = [] if self._splitter is None else self._splitter.bounds(text[start:])
+        is_english = self._lines.source_language.split("-")[0] == "en"
+        return text[:start] + small_letters(text[start:], bounds, is_english=is_english)
+
     def of(self, requests: Sequence[Request]) -> dict[int, Source]:
         """What of the lines is sent through the model, by their places: what has words, of which there are tokens.
 
         The sentences of a request with required phrases are not cut, however long they are.
         """
         read: list[tuple[int, str, KeptLine | None, list[int], int, list[Span]]] = []
+        lowered = set[int]()
         units: list[str] = []
         for place, request in enumerate(requests):
             kept = self.kept_of(request)
@@ -213,6 +228,9 @@ class Sources:
             if not request.text.strip() or (kept is not None and not any(map(str.isalnum, text))):
                 continue
             language, start = self._language_of(request, text)
+            if (small := self._small(request, text, start)) is not None:
+                text, kept = small, None if kept is None else replace(kept, text=small)
+                lowered.add(place)
             bounds = self._splitter.bounds(text[start:]) if self._splits and self._splitter is not None else []
             bounds = [(begin + start, end + start) for begin, end in bounds]
             read.append((place, text, kept, language, start, bounds))
@@ -234,7 +252,8 @@ class Sources:
                 parts = [replace(part, ids=[*language, *part.ids], led=1) for part in parts]
             whole = several and len(bounds) == 1
             if parts:
-                found[place] = Source(requests[place].text, parts, self._tokenizer, kept, whole)
+                line = text if kept is None else requests[place].text
+                found[place] = Source(line, parts, self._tokenizer, kept, place in lowered, whole)
         return found
 
     def _parts(self, text: str, bounds: Sequence[Span], encoded: Sequence[list[int]], *, whole: bool) -> Iterator[Part]:

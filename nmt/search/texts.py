@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from nmt.data import UNK, Tokenizer
+from nmt.data.capitals import capitals
 from nmt.data.matching import canonical
 from nmt.data.tokenizer import Span, on_one_line, word_spans
 from nmt.errors import SettingError
@@ -95,6 +96,7 @@ class Texts:
             parts=len(source.parts),
             sentences=len(sentences),
             several=source.several,
+            in_capitals=source.in_capitals,
             longest_part=longest,
             has_ended=has_ended,
             is_finite=is_finite,
@@ -169,7 +171,7 @@ class Texts:
             words -= bool(joined and part.text and not space)  # without a space the last word continues
             begins.append(words)
             words += len(word_spans(part.text)) if align else 0
-            joined += space + part.text
+            joined += space + (capitals(part.text) if source.in_capitals and pieces is None else part.text)
         if not align:
             return joined, None
         aligned: list[tuple[int, int]] = []
@@ -202,6 +204,8 @@ class Texts:
                 copied = copied if source.kept is None else copied.replace(source.kept.stand_in, "")
                 if copied:
                     pieces[place] = replace(piece, text=copied, unknown=None)
+        if source.in_capitals:
+            return [piece if piece.kept else replace(piece, text=capitals(piece.text)) for piece in pieces]
         return pieces
 
 

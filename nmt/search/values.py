@@ -119,6 +119,7 @@ def wants_pieces(details: Details) -> bool:
 
 SPLIT = "split"
 SEVERAL = "several_sentences"
+CAPITALS = "capitals"
 NOT_FINITE = "no_finite_translation"
 AT_LIMIT = "length_limit"
 LONGER = "longer_than_training"
@@ -145,6 +146,8 @@ class Translation:
     several: bool = False
     """Whether it has several sentences and was translated as a whole, because it is not known what the model was
     trained on."""
+    in_capitals: bool = False
+    """Whether it is in capitals, but was translated by its small letters."""
     longest_part: int = 0
     """Tokens of the longest of them, the end symbol not counted."""
     has_ended: bool = True
@@ -167,6 +170,7 @@ class Translation:
         notes = {
             SPLIT: self.parts > self.sentences,
             SEVERAL: self.several,
+            CAPITALS: self.in_capitals,
             NOT_FINITE: not self.is_finite,
             AT_LIMIT: not self.has_ended,
             LONGER: self.longest_part > longest,

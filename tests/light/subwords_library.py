@@ -32,7 +32,7 @@ def compiler() -> list[str]:
 
 def compiled(to: Path, *arguments: str) -> Path:
     """The sources of the subwords, and what else the arguments name, compiled to `to` without a warning."""
-    sources = [str(SOURCE / name) for name in ("subwords.c", "case.c", "split.c")]
+    sources = [str(SOURCE / name) for name in ("subwords.c", "case.c", "split.c", "words.c")]
     command = [*compiler(), *WARNINGS, f"-I{SOURCE}", "-o", str(to), *sources, *arguments, "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "letters.h"
-#include "split.h"
 #include "system.h"
 #include "words.h"
 
@@ -82,8 +81,8 @@ static void put(output *o, text t) {
     o->size += size;
 }
 
-static void put_character(output *o, uint32_t c) {
-    char utf8[4];
+/* Writes a character; returns how many bytes it has. */
+static int utf8_of(uint32_t c, char utf8[4]) {
     int size = 0;
     if (c < 0x80) utf8[size++] = (char)c;
     else {
@@ -95,6 +94,12 @@ static void put_character(output *o, uint32_t c) {
         }
         utf8[size++] = (char)(0x80 | (c & 63));
     }
+    return size;
+}
+
+static void put_character(output *o, uint32_t c) {
+    char utf8[4];
+    int size = utf8_of(c, utf8);
     put(o, (text){utf8, utf8 + size});
 }
 
@@ -130,6 +135,56 @@ static void put_small(output *o, text word, bool is_upper) {
 int64_t case_lower(const char *from, size_t size, char **to, size_t *room) {
     output o = {to, room, 0, false};
     put_by(&o, (text){from, from + size}, lower_of);
+    return o.failed ? -1 : (int64_t)o.size;
+}
+
+bool case_in_capitals(const char *from, size_t size) {
+    text t = {from, from + size};
+    int words = 0, bytes;
+    for (bool is_new = true; t.begin < t.end; t.begin += bytes) {
+        uint32_t c = first_of(t, &bytes);
+        if (upper_of(c) != c) return false;
+        if (is_space(c)) is_new = true;
+        else if (is_new && lower_of(c) != c) is_new = false, words++;
+    }
+    return words > 1;
+}
+
+static bool is_word_character(uint32_t c) { return c == '_' || is_alphanumeric(c); }
+
+void case_lower_line(const char *from, size_t size, const split_rules *rules, bool is_english, char *to) {
+    memcpy(to, from, size);
+    splitting s = split_begin(rules, from, size);
+    uint32_t before = 0;
+    bool stays = true; /* the first letter of a sentence does */
+    for (size_t at = 0, begin = 0, end = 0, next; at < size; at = next) {
+        while (at >= end && split_next(&s, &begin, &end)) stays = true;
+        int bytes, others;
+        text rest = {from + at, from + size};
+        uint32_t c = first_of(rest, &bytes), small = lower_of(c);
+        next = at + (size_t)bytes, rest.begin += bytes;
+        bool is_i = is_english && c == 'I' && !is_word_character(before) && !is_word_character(first_of(rest, &others));
+        before = c;
+        if (small == c || (at >= begin && at < end && stays)) {
+            stays = stays && small == c;
+            continue;
+        }
+        char made[4];
+        if (!is_i && (size_t)utf8_of(small, made) == (size_t)bytes) memcpy(to + at, made, (size_t)bytes);
+    }
+}
+
+/* `SS` for the letter that has no capital of its own. */
+int64_t case_upper(const char *from, size_t size, char **to, size_t *room) {
+    output o = {to, room, 0, false};
+    text t = {from, from + size};
+    while (t.begin < t.end) {
+        const char *sharp = t.begin;
+        while (sharp < t.end && !(sharp + 1 < t.end && !memcmp(sharp, "\xc3\x9f", 2))) sharp++;
+        put_by(&o, (text){t.begin, sharp}, upper_of);
+        if (sharp < t.end) put(&o, (text){"SS", "SS" + 2});
+        t.begin = sharp < t.end ? sharp + 2 : sharp;
+    }
     return o.failed ? -1 : (int64_t)o.size;
 }
 

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "split.h"
+
 /* The small letter of a capital and the other way, where each leads to the other; else the character itself. */
 uint32_t lower_of(uint32_t);
 uint32_t upper_of(uint32_t);
@@ -35,5 +37,11 @@ bool case_begins_with_mark(const char *text, size_t size);
 
 /* A text in small letters. */
 int64_t case_lower(const char *text, size_t size, char **to, size_t *room);
+
+/* A text in capitals, as nmt/data/capitals.py describes it, and back: whether two words have capitals, and none a small
+   letter; small letters of as many bytes, but for the first letter of each sentence and the English I; capitals. */
+bool case_in_capitals(const char *text, size_t size);
+void case_lower_line(const char *text, size_t size, const split_rules *, bool is_english, char *to);
+int64_t case_upper(const char *text, size_t size, char **to, size_t *room);
 
 #endif

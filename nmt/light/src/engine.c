@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "case.h"
 #include "search.h"
 #include "split.h"
 #include "subwords.h"
@@ -25,6 +26,7 @@ struct nmt_model {
     model *models[LARGEST_ENSEMBLE];
     nmt_options defaults;
     split_rules rules; /* of the source language */
+    bool is_english;   /* the source */
     split_mode split;  /* of lines, where a call does not say */
     size_t trained;    /* tokens of the longest source in training; 0: not known */
     bool spaced;       /* whether the target language has spaces between sentences */
@@ -49,6 +51,7 @@ typedef struct {
         size_t size;
     } *texts;
     wishes *asked; /* null: nothing */
+    char *small;   /* what is read instead of a line in capitals; null: nothing */
 } line_result;
 
 struct nmt_results {
@@ -94,6 +97,7 @@ static const option TABLE[] = {
     ROW(scores, 0, 1, 1),
     ROW(attention, 0, 1, 0),
     ROW(split, 0, 2, 0),
+    ROW(capitals, 0, 1, 0),
     ROW(split_long, 0, INT32_MAX, 0),
     ROW(repeat_penalty, 0.01, 10, 1),
     ROW(min_length, 0, 1000000, 0),
@@ -236,6 +240,7 @@ static void read_cards(nmt_model *m) {
     char language[32];
     card_text(m->models[0]->meta, "source_language", language, sizeof language);
     m->rules = split_rules_of(language);
+    m->is_english = !strncmp(language, "en", 2) && (!language[2] || language[2] == '-');
     card_text(m->models[0]->meta, "target_language", language, sizeof language);
     m->spaced = nmt_is_spaced(language);
     m->split = SPLIT_NONE;
@@ -600,6 +605,7 @@ void nmt_free(nmt_results *r) {
         free(r->lines[i].texts);
         if (r->lines[i].asked) wishes_clear(r->lines[i].asked);
         free(r->lines[i].asked);
+        free(r->lines[i].small);
     }
     for (size_t i = 0; r->found && i < r->parts; i++) found_clear(&r->found[i]);
     free(r->lines);
@@ -648,8 +654,8 @@ static int64_t respelled(const wishes *asked, char **to, size_t *room, int64_t s
 /* Text of the i-th best translation: the parts, with the white space before each. False where memory ends. */
 static bool write_text(const nmt_model *m, const nmt_results *r, size_t line, size_t i) {
     const line_result *own = &r->lines[line];
-    char *part = NULL, *to = NULL;
-    size_t part_room = 0, room = 0, size = 0;
+    char *part = NULL, *to = NULL, *upper = NULL;
+    size_t part_room = 0, room = 0, size = 0, upper_room = 0;
     bool fine = grown(&to, 1, &room, 1), has_prefix = own->asked && own->asked->prefix.begin < own->asked->prefix.end;
     for (size_t p = 0; fine && p < own->parts + (!own->parts && has_prefix); p++) {
         int64_t bytes = p < own->parts ? decoded(m, found_of(r, line, i, p), &part, &part_room) : 0;
@@ -658,12 +664,14 @@ static bool write_text(const nmt_model *m, const nmt_results *r, size_t line, si
         if (bytes <= 0) continue;
         size_t number = own->first + p, begin = number ? r->ends[number - 1].spaces : 0,
                spaces = size ? r->ends[number].spaces - begin : 0;
-        if (!(fine = grown(&to, 1, &room, size + spaces + (size_t)bytes + 1))) break;
+        if (own->small) bytes = case_upper(part, (size_t)bytes, &upper, &upper_room);
+        if (!(fine = bytes >= 0 && grown(&to, 1, &room, size + spaces + (size_t)bytes + 1))) break;
         if (spaces) memcpy(to + size, r->spaces + begin, spaces);
-        memcpy(to + size + spaces, part, (size_t)bytes);
+        memcpy(to + size + spaces, own->small ? upper : part, (size_t)bytes);
         size += spaces + (size_t)bytes;
     }
     free(part);
+    free(upper);
     own->texts[i].bytes = to, own->texts[i].size = size;
     return fine;
 }
@@ -739,8 +747,24 @@ static void say_languages(const nmt_model *m, size_t line, char *problem, size_t
     }
 }
 
-nmt_results *nmt_cut(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count, const nmt_options *o,
-                     char *problem, size_t room) {
+static bool is_asked(const nmt_request *q) {
+    text prefix = {q->prefix, q->prefix + q->prefix_size};
+    return q->forbidden_size || (q->prefix_size && after_spaces(prefix) < prefix.end);
+}
+
+/* Exchanges a line in capitals for its small letters. False where memory ends. */
+static bool lower_line(const nmt_model *m, line_result *own, text *line) {
+    size_t size = (size_t)(line->end - line->begin);
+    if (!case_in_capitals(line->begin, size)) return true;
+    if (!(own->small = malloc(size))) return false;
+    case_lower_line(line->begin, size, &m->rules, m->is_english, own->small);
+    *line = (text){own->small, own->small + size};
+    return true;
+}
+
+/* Lines are cut as the options say; those of `requests`, which may be null, with wishes are not changed. */
+static nmt_results *cut(nmt_model *m, const char *const *lines, const size_t *sizes, const nmt_request *requests, size_t count,
+                        const nmt_options *o, char *problem, size_t room) {
     nmt_results *r = new_results(m, count, o, problem, room);
     cutter c = {.m = m, .to = r, .split = m->split, .longest = (size_t)o->split_long};
     if (o->split) c.split = o->split == 1 ? SPLIT_ALL : SPLIT_NONE;
@@ -752,7 +776,9 @@ nmt_results *nmt_cut(nmt_model *m, const char *const *lines, const size_t *sizes
         if (after_spaces(line) == line.end) continue;
         c.language = m->language_count ? language_of(m, &line, o->target_language) : 0;
         bool spoken = c.language || !m->language_count;
-        bool fine = spoken && sizes[i] <= LONGEST_LINE && add_line(&c, line, own);
+        bool fine = spoken && sizes[i] <= LONGEST_LINE;
+        if (fine && o->capitals && !(requests && is_asked(&requests[i]))) fine = lower_line(m, own, &line);
+        fine = fine && add_line(&c, line, own);
         own->parts = r->parts - own->first;
         if (fine) continue;
         if (!spoken) say_languages(m, i, problem, room);
@@ -763,6 +789,11 @@ nmt_results *nmt_cut(nmt_model *m, const char *const *lines, const size_t *sizes
     }
     free(c.ids);
     return r;
+}
+
+nmt_results *nmt_cut(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count, const nmt_options *o,
+                     char *problem, size_t room) {
+    return cut(m, lines, sizes, NULL, count, o, problem, room);
 }
 
 nmt_results *nmt_translate(nmt_model *m, const char *const *lines, const size_t *sizes, size_t count,
@@ -799,7 +830,7 @@ nmt_results *nmt_translate_requests(nmt_model *m, const nmt_request *requests, s
     const char **lines = calloc(count + 1, sizeof *lines);
     size_t *sizes = calloc(count + 1, sizeof *sizes);
     for (size_t i = 0; lines && sizes && i < count; i++) lines[i] = requests[i].text, sizes[i] = requests[i].size;
-    nmt_results *r = lines && sizes ? nmt_cut(m, lines, sizes, count, o, problem, room) : NULL;
+    nmt_results *r = lines && sizes ? cut(m, lines, sizes, requests, count, o, problem, room) : NULL;
     if (!lines || !sizes) snprintf(problem, room, "not enough memory");
     free(lines);
     free(sizes);
@@ -874,7 +905,8 @@ const char *nmt_lines(const nmt_results *r, size_t *size) {
 }
 
 int32_t nmt_flags(const nmt_results *r, size_t line) {
-    int32_t flags = (is_finite(r, line) ? 0 : NMT_NOT_FINITE) | (r->lines[line].several ? NMT_SEVERAL : 0);
+    int32_t flags = (is_finite(r, line) ? 0 : NMT_NOT_FINITE) | (r->lines[line].several ? NMT_SEVERAL : 0) |
+                    (r->lines[line].small ? NMT_CAPITALS : 0);
     for (size_t p = 0; p < r->lines[line].parts; p++)
         if (found_of(r, line, 0, p)->finite && !found_of(r, line, 0, p)->ended) flags |= NMT_CUT;
     return flags;

@@ -33,6 +33,7 @@ typedef struct {
     int32_t scores;            /* without them greedy search is faster, and scores are NaN */
     int32_t attention;         /* whether what tokens attend to is kept */
     int32_t split;             /* lines into sentences; 0: where the training text had one a line, 1: always, 2: never */
+    int32_t capitals;          /* lines in capitals; 0: as they are, 1: by their small letters, and in capitals again */
     int32_t split_long;        /* sentences of more tokens are translated in parts; 0: none */
     float repeat_penalty;      /* divides the logits of tokens that a translation already has; 1: none */
     int32_t min_length;        /* tokens of a translation, the end symbol not counted; at most those of a source of one word */
@@ -135,7 +136,7 @@ NMT_API float nmt_score(const nmt_results *, size_t line, size_t i);
 /* All best translations, each ended by a line feed. */
 NMT_API const char *nmt_lines(const nmt_results *, size_t *size);
 
-enum { NMT_CUT = 1, NMT_NOT_FINITE = 2, NMT_SEVERAL = 4 };
+enum { NMT_CUT = 1, NMT_NOT_FINITE = 2, NMT_SEVERAL = 4, NMT_CAPITALS = 8 };
 
 /* Facts about a line: whether its best translation was cut by the length limit, whether there is none, and whether the
    line has several sentences but was translated as a whole, since its file does not say what the model was trained on. */

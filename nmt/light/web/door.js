@@ -52,7 +52,7 @@ const door = (() => {
       if (found.length) await new Promise((go) => setTimeout(go));
       signal?.throwIfAborted();
       const result = engine.translate(line, { split, n_best, beam_size: beam, scores: false, ...(target_language && { target_language }) });
-      const notes = { no_finite_translation: !result.finite, length_limit: result.cut, split: result.parts > result.sentences, several_sentences: result.several };
+      const notes = { no_finite_translation: !result.finite, length_limit: result.cut, split: result.parts > result.sentences, several_sentences: result.several, capitals: result.capitals };
       found.push({
         text: result.text, n_best: result.n_best, tokens: result.target, source_tokens: result.source, attention: result.attention, begins: result.begins,
         notes: Object.keys(notes).filter((name) => notes[name]),

@@ -7,9 +7,9 @@ const NMT = (() => {
   const SEARCHES = { auto: {}, beam: { beam_of_one: 1 }, greedy: { beam_size: 1 }, sample: { sample: 1 } }; // what each sets
   const SAMPLING = ["temperature", "top_k", "top_p", "seed"]; // search_options
   const INNER = [...SAMPLING, "sample", "beam_of_one"]; // options of nmt_options that follow from these
-  const CUT = 1, NOT_FINITE = 2, SEVERAL = 4;
+  const CUT = 1, NOT_FINITE = 2, SEVERAL = 4, CAPITALS = 8;
   const ASKED = ["text", "prefix", "forbidden"]; // the fields of nmt_request
-  const WORDS = { split: ["auto", "sentences", "none"], length_normalization: ["gnmt", "power"] }; // values of options, in the engine's order
+  const WORDS = { split: ["auto", "sentences", "none"], capitals: ["keep", "lower"], length_normalization: ["gnmt", "power"] }; // values of options, in the engine's order
 
   const oneLine = (text) => text.replace(/[\r\n]/g, " ");
 
@@ -111,7 +111,7 @@ const NMT = (() => {
       const { c } = this, flags = c.nmt_flags(found, 0), parts = c.nmt_parts(found, 0);
       const result = {
         text: this.text(c.nmt_text(found, 0, 0, this.size)), score: c.nmt_score(found, 0, 0), parts,
-        sentences: c.nmt_sentences(found, 0), several: !!(flags & SEVERAL), cut: !!(flags & CUT), finite: !(flags & NOT_FINITE), source: [], target: [], ids: [], entropies: [], attention: [], begins: [], n_best: [],
+        sentences: c.nmt_sentences(found, 0), several: !!(flags & SEVERAL), capitals: !!(flags & CAPITALS), cut: !!(flags & CUT), finite: !(flags & NOT_FINITE), source: [], target: [], ids: [], entropies: [], attention: [], begins: [], n_best: [],
       };
       for (let i = 0; i < c.nmt_count(found, 0); i++)
         result.n_best.push({ text: this.text(c.nmt_text(found, 0, i, this.size)), score: c.nmt_score(found, 0, i) });

@@ -211,6 +211,7 @@ function notes(result) {
     length_limit: "Stopped at the limit of its length.",
     split: "Translated in parts.",
     several_sentences: "Has several sentences, but was translated as a whole.",
+    capitals: "Translated by its small letters.",
     longer_than_training: "Longer than what the model was trained on.",
   };
   return (result.notes || []).filter((note) => texts[note]).map((note) => element("p", "note", texts[note]));

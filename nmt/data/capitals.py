@@ -1,0 +1,40 @@
+"""Lines in capitals, for models that have hardly seen any: their small letters, and capitals again; as
+nmt/light/src/case.c has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nmt.data.letters import LOWER, UPPER
+from nmt.data.tokenizer import Span
+
+_CAPITAL = re.compile(f"[{''.join(map(chr, LOWER))}]")
+_SMALL = re.compile(f"[{''.join(map(chr, UPPER))}]")
+_SMALL_OF = {
+    capital: small for capital, small in LOWER.items() if len(chr(capital).encode()) == len(chr(small).encode())
+}
+"""Those of as many bytes: the engine changes a line where it is."""
+_I = re.compile(r"(?<!\w)i(?!\w)")
+_UPPER = UPPER | {0xDF: "SS"}
+
+
+def in_capitals(line: str) -> bool:
+    """Whether two words of a line, or more, have capitals, and none has a small letter."""
+    return _SMALL.search(line) is None and sum(_CAPITAL.search(word) is not None for word in line.split()) > 1
+
+
+def small_letters(line: str, sentences: Sequence[Span], *, is_english: bool) -> str:
+    """A line in small letters, as many as it has, but for the first letter of each sentence and the English I."""
+    found = line.translate(_SMALL_OF)
+    if is_english:
+        found = _I.sub("I", found)
+    for begin, end in sentences:
+        if (first := _CAPITAL.search(line, begin, end)) is not None:
+            found = found[: first.start()] + first[0] + found[first.end() :]
+    return found
+
+
+def capitals(text: str) -> str:
+    """A text in capitals; `ß` becomes `SS`."""
+    return text.translate(_UPPER)
