@@ -25,7 +25,7 @@ def in_capitals(line: str) -> bool:
 
 
 def small_letters(line: str, sentences: Sequence[Span], *, is_english: bool) -> str:
-    """A line in small letters, as many as it has, but for the first letter of each sentence and the English I."""
+    """A line in small letters, as many as it has, except the first letter of each sentence and the English I."""
     found = line.translate(_SMALL_OF)
     if is_english:
         found = _I.sub("I", found)
