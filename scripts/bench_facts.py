@@ -7,6 +7,7 @@ import datetime
 import json
 import shlex
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,14 +27,37 @@ def facts(script: str, *, threads: int, peer: Sequence[str] | None) -> dict[str,
     from nmt.ops.hardware import bf16_hardware
 
     bf16 = bf16_hardware(torch.device("cpu")) or "no fast bf16 arithmetic"
+    model = f"family {cpu_info('cpu family') or '?'}, model {cpu_info('model') or '?'}"
     found = {
         "date": datetime.date.today().isoformat(),
-        "hardware": f"{cpu_name()}, {available_cores()} cores, {bf16}",
+        "hardware": f"{cpu_name()} ({model}), {available_cores()} cores, {bf16}",
+        "peaks of one core": ", ".join(f"{name} {peak:,.0f} GFLOP/s" for name, peak in peaks().items()),
         "versions": f"Python {sys.version.split()[0]}, PyTorch {torch.__version__}",
         "threads": str(threads),
         "command": shlex.join([f"scripts/{script}", *_public(sys.argv[1:])]),
     }
     return found | ({"peer": peer_version(peer[0])} if peer else {})
+
+
+def peaks() -> dict[str, float]:
+    """GFLOP in a second of CPU time of products of a size that suits the cache, by one thread: the best of some."""
+    import torch
+
+    from nmt.ops.matrices import PlainMatrix, matrix_of
+
+    rows, width, best, threads = 768, 512, dict[str, float](), torch.get_num_threads()
+    torch.set_num_threads(1)
+    for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        weight, x = torch.randn(width, width), torch.randn(rows, width).to(dtype)
+        for whose, matrix in (("torch", PlainMatrix(weight.to(dtype))), ("nmt", matrix_of(weight, dtype))):
+            seconds, out = [], torch.empty(rows, width, dtype=dtype)
+            for _ in range(40):
+                start = time.process_time()
+                matrix.forward(x, out=out)
+                seconds.append(time.process_time() - start)
+            best[f"{name} by {whose}"] = 2e-9 * rows * width * width / min(seconds)
+    torch.set_num_threads(threads)
+    return best
 
 
 def listed(stated: Mapping[str, str]) -> list[str]:

@@ -6,7 +6,8 @@
 Padding is never counted. Every case runs in a separate process, `--repeats` times, alternating with the others. The
 built-in sizes are copied from JoeyNMT's GRU: hidden 512, two directions of 256 in the encoder, embeddings 256, 8,000
 joint subwords, one layer, 115 sentences per update; `rnnsearch` is the nearest architecture. `--peer` takes the Python
-of an installed JoeyNMT and its configuration.
+of an installed JoeyNMT and its configuration; `--eager` adds eager PyTorch on the same batches (eager_model.py), once
+as a program runs and once with the memory kept that glibc would return.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from nmt.cli.common import execute, make_parser
 from nmt.errors import DataError
 from nmt.system import available_cores
 
-CASE = Path(__file__).with_name("bench_train_case.py")
+CASE, EAGER_CASE = (Path(__file__).with_name(f"{name}.py") for name in ("bench_train_case", "eager_model"))
 PEER = "JoeyNMT"
+EAGER = {"eager PyTorch": "as-is", "eager PyTorch, memory kept": "keep"}
 UNITS = ("gru", "lrn", "atr")
 NO_VALIDATION = (
     "data.dev=null",
@@ -71,6 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="default 3")
     parser.add_argument("--peer", nargs=2, metavar=("PYTHON", "CONFIG"), help="an installed JoeyNMT")
     parser.add_argument("--peer-updates", type=positive, default=25, metavar="N", help="default 25, 5 of them warm-up")
+    parser.add_argument("--eager", action="store_true", help="the same batches in eager PyTorch (eager_model.py)")
     parser.add_argument("--work", default="runs/bench_train", metavar="DIR", help="for tokenizer and encoded text")
     parser.add_argument("--append", action="store_true", help="add to the repeats in the JSON file next to -o")
     add_output(parser)
@@ -86,6 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
         cases[PEER] = partial(_peer, arguments, work)
     for name, file, folder in _configurations(arguments, work):
         for precision in arguments.precision:
+            for peer, memory in EAGER.items() if arguments.eager else ():
+                cases[f"{name} {precision}, {peer}"] = partial(_case, arguments, file, folder, precision, memory)
             cases[f"{name} {precision}"] = partial(_case, arguments, file, folder, precision)
     results: dict[str, list[Result]] = {name: [] for name in cases}
     if arguments.append:
@@ -142,13 +147,17 @@ def _sizes(arguments: argparse.Namespace, architecture: str) -> list[str]:
     ]
 
 
-def _case(arguments: argparse.Namespace, file: Path, folder: Path, precision: str) -> Result:
+def _case(arguments: argparse.Namespace, file: Path, folder: Path, precision: str, eager: str | None = None) -> Result:
+    """Of nmt, or of its peer in eager PyTorch with `eager` done about memory."""
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     content["training"]["precision"] = precision
     exact = file.with_name(f"{file.stem}.{precision}.yaml")
     exact.write_text(yaml.safe_dump(content), encoding="utf-8")
-    command = [sys.executable, str(CASE), str(exact), str(folder), str(arguments.warm_up), str(arguments.updates)]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
+    program, options = (CASE, []) if eager is None else (EAGER_CASE, [eager])
+    given = [str(exact), str(folder), str(arguments.warm_up), str(arguments.updates), *options]
+    command = [sys.executable, str(program), *given]
+    own = os.environ if eager is None else USERS_ENVIRONMENT
+    environment = {**own, "OMP_NUM_THREADS": str(arguments.threads)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
         raise DataError(f"{exact}: could not be measured: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
@@ -167,16 +176,28 @@ def report(results: dict[str, list[Result]], stated: dict[str, str]) -> str:
     lines = ["# Training on a CPU", "", *listed(stated), ""]
     lines += ["Medians over the repeats, in brackets the lowest and highest; padding is never counted.", ""]
     peer = median(results[PEER], "target_tokens_per_second") if results.get(PEER) else None
-    lines += ["| case | target tokens/s | times JoeyNMT | peak memory | padding | parameters | repeats |"]
-    lines += ["|-|-|-|-|-|-|-|"]
+    head = ["case", "target tokens/s", "times JoeyNMT", "target tokens/CPU s", "times eager PyTorch", "peak memory"]
+    lines += [f"| {' | '.join([*head, 'padding', 'parameters', 'repeats'])} |", "|-" * 9 + "|"]
     for name, runs in results.items():
         rates = [run["target_tokens_per_second"] for run in runs]
         ratio = f"{statistics.median(rates) / peer:.2f} x" if peer else "-"
+        by_cpu, times = "-", "-"
+        if all("target_tokens_per_cpu_second" in run for run in runs):
+            used = [run["target_tokens_per_cpu_second"] for run in runs]
+            by_cpu = f"{statistics.median(used):,.0f} ({min(used):,.0f}-{max(used):,.0f})"
+            peers = [results[f"{name}, {one}"] for one in EAGER if f"{name}, {one}" in results]
+            if peers:
+                times = " / ".join(
+                    f"{statistics.median(used) / median(found, 'target_tokens_per_cpu_second'):.2f} x"
+                    for found in peers
+                )
         padding = f"{median(runs, 'padding'):.1%}" if "padding" in runs[0] else "-"
         parameters = f"{runs[0]['parameters'] / 1e6:.1f}M" if runs[0].get("parameters") else "-"
         spread = f"{statistics.median(rates):,.0f} ({min(rates):,.0f}-{max(rates):,.0f})"
         memory = f"{median(runs, 'peak_mb'):,.0f} MB"
-        lines.append(f"| {name} | {spread} | {ratio} | {memory} | {padding} | {parameters} | {len(runs)} |")
+        lines.append(
+            f"| {name} | {spread} | {ratio} | {by_cpu} | {times} | {memory} | {padding} | {parameters} | {len(runs)} |"
+        )
     lines += ["", "Milliseconds of an update by part:", ""]
     lines += [f"| case | {', ms | '.join(PARTS)}, ms | all parts, ms |", "|-" * (len(PARTS) + 2) + "|"]
     for name, runs in results.items():

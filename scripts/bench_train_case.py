@@ -21,6 +21,8 @@ import nmt.cli  # noqa: F401  (sets variables before torch is imported, as the c
 from nmt.system import keep_large_blocks
 
 if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.data.tokenizer import Tokenizer
     from nmt.training.batches import Group
     from nmt.training.update import Updater
 
@@ -63,21 +65,27 @@ class Parts:
         self._mark = now
 
 
-def prepared(config_file: str, run: str, overrides: Sequence[str] = ()) -> tuple[Updater, Iterator[Group]]:
-    """What trains the model of a configuration on the CPU, and its batches of the first epoch; `run`: for its text."""
-    import torch
-
+def read(config_file: str, run: str, overrides: Sequence[str] = ()) -> tuple[Config, Tokenizer, Iterator[Group]]:
+    """A configuration, its tokenizer, and its batches of the first epoch; `run`: for its text."""
     from nmt.config import load_config
     from nmt.data.prepare import prepare
     from nmt.tasks.translation import build_batches
     from nmt.training.batches import Position
-    from nmt.training.run import build_updater
-    from nmt.training.task import task_of
 
     config = load_config(config_file, overrides)
     data = prepare(config, run, progress=False)
-    updater = build_updater(task_of(config), data.tokenizer, device=torch.device("cpu"))
-    return updater, build_batches(config, data.train, sides=data.sides).groups(Position(1, 0))
+    return config, data.tokenizer, build_batches(config, data.train, sides=data.sides).groups(Position(1, 0))
+
+
+def prepared(config_file: str, run: str, overrides: Sequence[str] = ()) -> tuple[Updater, Iterator[Group]]:
+    """What trains the model of a configuration on the CPU, and its batches of the first epoch; `run`: for its text."""
+    import torch
+
+    from nmt.training.run import build_updater
+    from nmt.training.task import task_of
+
+    config, tokenizer, groups = read(config_file, run, overrides)
+    return build_updater(task_of(config), tokenizer, device=torch.device("cpu")), groups
 
 
 def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[str, Any]:
@@ -97,9 +105,7 @@ def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[s
     parts.wrap(model, "encode", "encoder")
     for name in ("prepare", "sequence"):
         parts.wrap(model.decoder, name, "decoder")
-    for name in ("token_losses", "weighted_loss"):
-        if hasattr(model, name):
-            parts.wrap(model, name, "loss")
+    parts.wrap(type(updater.objective.loss), "__call__", "loss")
     parts.wrap(updater, "_backward", "backward")
     parts.wrap(updater, "update", "optimizer")
 
@@ -113,9 +119,12 @@ def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[s
     for number in range(warm_up):
         step(number)
     parts.seconds = dict.fromkeys(PARTS, 0.0)
+    started = time.process_time()
     done = [step(warm_up + number) for number in range(updates)]
+    used = time.process_time() - started
     tokens = sum(group.target_tokens for group, _ in done)
     return {
+        "target_tokens_per_cpu_second": tokens / used,
         "target_tokens_per_second": statistics.median(group.target_tokens / seconds for group, seconds in done),
         "target_tokens": tokens / updates,
         "sentences": sum(len(batch.rows) for group, _ in done for batch in group.batches) / updates,

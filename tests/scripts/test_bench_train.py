@@ -10,11 +10,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 from tests.tiny_training import write_config, write_corpus
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "bench_train.py"
 PARTS = {"data", "encoder", "decoder", "loss", "backward", "optimizer"}
+SIDES, PER_SIDE = ("encoder", "decoder"), ("layers", "feed_forward")
 LOG = """
 import sys
 if len(sys.argv) > 2 and sys.argv[2] == "joeynmt":
@@ -78,6 +80,25 @@ def test_rates_parts_and_the_ratio_to_a_peer(script: ModuleType, folder: Path) -
     assert bench(script, folder, "--append", "-o", str(output)) == 0
     results = json.loads(output.with_suffix(".json").read_text())["results"]
     assert {name: len(runs) for name, runs in results.items()} == {"JoeyNMT": 1, "tiny fp32": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rnn", "blocks"])
+def test_eager_pytorch_takes_the_same_batches(script: ModuleType, folder: Path, name: str) -> None:
+    content = yaml.safe_load(write_config(folder).read_text())
+    if name == "blocks":
+        widths = {f"{side}_{what}": 8 if what == "feed_forward" else 1 for side in SIDES for what in PER_SIDE}
+        content["model"] = {"architecture": "transformer", "cell": "gru", "embedding_size": 8, "dropout": 0.2}
+        content["model"]["architecture_options"] = {"heads": 2, **widths}
+    config, output = folder / f"{name}.yaml", folder / "train.md"
+    config.write_text(yaml.safe_dump(content))
+    assert bench(script, folder, "--config", str(config), "--eager", "-o", str(output)) == 0
+    results = json.loads(output.with_suffix(".json").read_text())["results"]
+    cases = ("", ", eager PyTorch", ", eager PyTorch, memory kept")
+    own, peer, kept = (results[f"{name} fp32{case}"][0] for case in cases)
+    assert own["target_tokens"] == peer["target_tokens"] == kept["target_tokens"]
+    ratios = [own["target_tokens_per_cpu_second"] / one["target_tokens_per_cpu_second"] for one in (peer, kept)]
+    assert " / ".join(f"{ratio:.2f} x" for ratio in ratios) in output.read_text()
 
 
 def test_what_goes_wrong_is_one_line(script: ModuleType, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
