@@ -226,8 +226,7 @@ class Kernel:
         """`saved`: the tensors that a forward pass has saved; None allocates them."""
         self.unit, self.sizes = unit, sizes
         self.matrices = [
-            matrix_of_steps(recurrent.weight, sizes.dtype, steps=sizes.length, rows=sizes.batch)
-            for recurrent in unit.recurrents
+            matrix_of_steps(recurrent.weight, sizes.dtype, steps=sizes.length) for recurrent in unit.recurrents
         ]
         self.parameters = [
             [None if part is None else part.detach().float().contiguous() for part in recurrent[1:]]

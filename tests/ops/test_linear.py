@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from nmt.ops import native
 from nmt.ops.matrices import (
-    FEW_ROWS,
-    FEW_STEPS,
     PackedMatrix,
     PackedWideMatrix,
     PlainMatrix,
@@ -102,7 +100,10 @@ def test_products_in_fp32(rows: int, inputs: int, outputs: int) -> None:
     check(dx, d_out.double() @ weight.double() + added.double())
     matrix.backward(d_out, out=dx, added=dx)  # in its place
     check(dx, 2 * (d_out.double() @ weight.double()) + added.double())
-    check(matrix.weight_gradient(d_out, x), d_out.double().t() @ x.double())
+    found = matrix.weight_gradient(d_out, x)
+    check(found, d_out.double().t() @ x.double())
+    assert matrix.weight_gradient(d_out, x, to=found) is found
+    check(found, 2 * (d_out.double().t() @ x.double()))
     alone = torch.empty(1, outputs)
     matrix.forward(x[-1:], out=alone)
     together = torch.empty(rows, outputs)
@@ -119,28 +120,31 @@ def test_no_value_hides_a_fault_in_fp32(bad: float) -> None:
     assert not out[1].isfinite().any() and (out[[0, 2]] == 40).all()
 
 
-def test_when_a_matrix_of_many_steps_is_packed_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kind(*, steps: int = FEW_STEPS, rows: int = 20, dtype: torch.dtype = torch.float32) -> type[PlainMatrix]:
-        return type(matrix_of_steps(torch.ones(8, 4, dtype=dtype), dtype, steps=steps, rows=rows))
+def test_when_a_matrix_is_packed_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kind(*, steps: int = 2, dtype: torch.dtype = torch.float32) -> type[PlainMatrix]:
+        return type(matrix_of_steps(torch.ones(7, 3, dtype=dtype), dtype, steps=steps))
 
-    assert kind() is (PackedWideMatrix if HAS_WIDE else PlainMatrix)
-    assert kind(steps=FEW_STEPS - 1) is PlainMatrix
-    assert kind(rows=FEW_ROWS.start - 1) is kind(rows=FEW_ROWS.stop) is PlainMatrix
-    assert kind(dtype=torch.float64) is PlainMatrix
-    assert kind(dtype=BF16, steps=1) is PlainMatrix
+    assert kind() is type(matrix_of(torch.ones(7, 3), torch.float32)) is (PackedWideMatrix if HAS_WIDE else PlainMatrix)
+    assert kind(steps=1) is kind(dtype=torch.float64) is kind(dtype=BF16) is PlainMatrix
     monkeypatch.setattr("nmt.ops.matrices.has", lambda *_: False)
     assert kind() is PlainMatrix
 
 
-@needs_kernel
-@pytest.mark.parametrize("type_of_x", [torch.float32, BF16])
-def test_value_and_gradients_under_autocast(type_of_x: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("type_of_x", "dtype"),
+    [
+        pytest.param(torch.float32, BF16, marks=needs_kernel),
+        pytest.param(BF16, BF16, marks=needs_kernel),
+        pytest.param(torch.float32, torch.float32, marks=needs_wide_kernel),
+    ],
+)
+def test_value_and_gradients(type_of_x: torch.dtype, dtype: torch.dtype) -> None:
     weight, bias = nn.Parameter(random(48, 20)), nn.Parameter(random(48))
     x = random(3, 7, 20).to(type_of_x).requires_grad_()
-    with torch.autocast("cpu", dtype=BF16):
+    with torch.autocast("cpu", dtype=BF16, enabled=dtype == BF16):
         out = linear(x, weight, bias)
-    assert out.dtype == BF16
-    d_out = random(7, 3, 48).to(BF16).transpose(0, 1)
+    assert out.dtype == dtype
+    d_out = random(7, 3, 48).to(dtype).transpose(0, 1)
     out.backward(d_out)
     exact = [part.detach().double().requires_grad_() for part in (x, weight, bias)]
     wanted = nn.functional.linear(*exact)
@@ -162,7 +166,7 @@ def test_threads_change_nothing_in_fp32() -> None:
             matrix, out, dx = PackedWideMatrix(weight), torch.empty(40, 500), torch.empty(40, 64)
             matrix.forward(x, out=out)
             matrix.backward(d_out, out=dx)
-            found.append((out, dx))
+            found.append((out, dx, matrix.weight_gradient(d_out, x)))
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(one, other) for later in found[1:] for one, other in zip(found[0], later, strict=True))
@@ -190,7 +194,7 @@ def test_what_no_kernel_computes_is_left_to_torch(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(PackedMatrix, "__init__", refuse)
     x, odd, even = random(4, 6), nn.Parameter(random(3, 6)), nn.Parameter(random(4, 6))
-    assert linear(x, even).dtype == torch.float32  # no autocast
+    assert linear(x.double(), even.double()).dtype == torch.float64
     with torch.autocast("cpu", dtype=BF16):
         assert linear(x, odd).dtype == BF16
         with torch.no_grad():

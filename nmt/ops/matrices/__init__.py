@@ -21,32 +21,27 @@ logger = logging.getLogger(__name__)
 
 STRIP: Final = 32
 """Outputs side by side in a packed matrix, see native.c."""
-FEW_ROWS: Final = range(8, 41)
-"""Rows of a product in fp32 for which a packed matrix is faster than torch, if it serves many products."""
-FEW_STEPS: Final = 16
-"""Number of products from which on packing a matrix in fp32 saves time."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x [..., K] times the transposed weight [M, K], plus bias [M], in the type of autocast.
 
-    The same as `torch.nn.functional.linear`. `PackedMatrix` computes it if a gradient is needed and the types fit; the
+    The same as `torch.nn.functional.linear`. A packed matrix computes it if a gradient is needed and the types fit; the
     gradients of weight and bias are then sums in fp32.
     """
     dtype = product_type(x)
-    wants_sums = dtype == torch.bfloat16 and torch.is_grad_enabled() and weight.requires_grad and x.numel()
-    if wants_sums and packable(weight, dtype):
-        result: Tensor = _Linear.apply(x, weight, bias)
+    if torch.is_grad_enabled() and weight.requires_grad and x.numel() and packable(weight, dtype):
+        result: Tensor = _Linear.apply(x, weight, bias, dtype)
         return result
     return F.linear(x, weight, bias)
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        rows = readable_rows(x.reshape(-1, x.size(-1)).to(torch.bfloat16))
-        result = torch.empty(*x.shape[:-1], len(weight), dtype=torch.bfloat16)
-        PackedMatrix(weight).forward(rows, out=result.view(len(rows), -1), bias=bias)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+        rows = readable_rows(x.reshape(-1, x.size(-1)).to(dtype))
+        result = torch.empty(*x.shape[:-1], len(weight), dtype=dtype)
+        matrix_of(weight, dtype).forward(rows, out=result.view(len(rows), -1), bias=bias)
         ctx.save_for_backward(rows, weight)
         ctx.shape, ctx.dtype = x.shape, x.dtype
         return result
@@ -56,7 +51,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         d_rows = readable_rows(gradients[0].reshape(len(x), -1))
-        matrix, dx, d_weight, d_bias = PackedMatrix(weight), None, None, None
+        matrix, dx, d_weight, d_bias = matrix_of(weight, x.dtype), None, None, None
         if ctx.needs_input_grad[0]:
             dx = torch.empty(ctx.shape, dtype=ctx.dtype)
             matrix.backward(d_rows, out=dx.view(len(x), -1))
@@ -64,11 +59,16 @@ class _Linear(torch.autograd.Function):
             d_weight = matrix.weight_gradient(d_rows, x)
         if ctx.needs_input_grad[2]:
             d_bias = column_sums(d_rows)
-        return dx, d_weight, d_bias
+        return dx, d_weight, d_bias, None
 
 
 def packable(weight: Tensor, dtype: torch.dtype) -> bool:
-    """Whether the C kernels multiply with `weight` [M, K] in products of `dtype`."""
+    """Whether the C kernels multiply with `weight` [M, K] in products of `dtype`.
+
+    In fp32 they do with AVX-512, which torch's library leaves unused on CPUs of AMD: there they are 2.3 times as fast.
+    """
+    if dtype == torch.float32:
+        return weight.dtype == dtype and use_native(weight) and has("fp32_product", dtype)
     even = weight.size(0) % 2 == weight.size(1) % 2 == 0  # values are summed two at a time
     return dtype == torch.bfloat16 and even and use_native(weight) and has("bf16_product", dtype)
 
@@ -76,24 +76,16 @@ def packable(weight: Tensor, dtype: torch.dtype) -> bool:
 def matrix_of(weight: Tensor, dtype: torch.dtype) -> PlainMatrix:
     """The products with `weight` [M, K] in `dtype`; packing saves time from some dozen rows on."""
     weight = weight.detach()
-    return PackedMatrix(weight) if packable(weight, dtype) else PlainMatrix(weight.to(dtype))
+    if not packable(weight, dtype):
+        return PlainMatrix(weight.to(dtype))
+    return (PackedWideMatrix if dtype == torch.float32 else PackedMatrix)(weight)
 
 
-def matrix_of_steps(weight: Tensor, dtype: torch.dtype, *, steps: int, rows: int) -> PlainMatrix:
-    """The products with `weight` [M, K] in `dtype` for `steps` time steps of `rows` rows each.
-
-    torch packs an fp32 matrix again in every product. With few rows this takes about as long as the product itself, so
-    the matrix is packed once for all steps. For a single step, packing would take longer than the step.
-    """
+def matrix_of_steps(weight: Tensor, dtype: torch.dtype, *, steps: int) -> PlainMatrix:
+    """The products with `weight` [M, K] in `dtype` for so many time steps: for one, packing would take longer."""
     if isinstance(weight, InferenceMatrix):
         return InferenceProduct(weight)
-    weight = weight.detach()
-    if steps == 1:
-        return PlainMatrix(weight.to(dtype))
-    few = steps >= FEW_STEPS and rows in FEW_ROWS and weight.dtype == dtype == torch.float32
-    if few and use_native(weight) and has("fp32_product", dtype):
-        return PackedWideMatrix(weight)
-    return matrix_of(weight, dtype)
+    return PlainMatrix(weight.detach().to(dtype)) if steps == 1 else matrix_of(weight, dtype)
 
 
 class PlainMatrix:
@@ -142,6 +134,7 @@ class PackedMatrix(PlainMatrix):
     """The same by the C kernels, in bf16; `out` is bf16 or fp32, the gradient of the weight fp32."""
 
     packed: ClassVar[bool] = True
+    gradient: ClassVar[str] = "bf16_gradient"
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__(readable_rows(weight))
@@ -152,7 +145,14 @@ class PackedMatrix(PlainMatrix):
 
     @functools.cached_property
     def _transposed(self) -> Tensor:
-        return _pack_transposed(self.weight)
+        return self._transpose(self.weight)
+
+    def _transpose(self, x: Tensor) -> Tensor:
+        """The transpose of x [N, K] in strips."""
+        rows, width = x.shape
+        packed = torch.empty((rows + rows % 2) * -(-width // STRIP) * STRIP, dtype=torch.bfloat16)
+        kernel("pack_transposed", x.dtype)(x, x.stride(0), packed, rows, width)
+        return packed
 
     def forward(self, x: Tensor, *, out: Tensor, bias: Tensor | None = None) -> None:
         _product(x, self._packed, added=None if bias is None else bias.detach().to(out.dtype), step=0, out=out)
@@ -162,31 +162,32 @@ class PackedMatrix(PlainMatrix):
 
     def weight_gradient(self, d_out: Tensor, x: Tensor, *, to: Tensor | None = None) -> Tensor:
         add, to = to is not None, torch.empty(self.weight.shape, dtype=torch.float32) if to is None else to
-        packed = _pack_transposed(x)
-        kernel("bf16_gradient", d_out.dtype)(d_out, d_out.stride(0), packed, to, *d_out.shape, x.size(1), add)
+        run, packed = kernel(self.gradient, d_out.dtype), self._transpose(x)
+        run(d_out, d_out.stride(0), packed, to, *d_out.shape, x.size(1), add)
         return to
 
 
 class PackedWideMatrix(PackedMatrix):
-    """The same in fp32; the gradient of the weight is a single product, by torch."""
+    """The same in fp32."""
 
     packed: ClassVar[bool] = False
+    gradient: ClassVar[str] = "fp32_gradient"
 
     @functools.cached_property
     def _packed(self) -> Tensor:
-        return self._strips("pack_fp32", *self.weight.shape)
+        return self._strips("pack_fp32", self.weight, *self.weight.shape)
 
     @functools.cached_property
     def _transposed(self) -> Tensor:
-        return self._strips("pack_transposed_fp32", *self.weight.t().shape)
+        return self._transpose(self.weight)
 
-    def _strips(self, name: str, outputs: int, width: int) -> Tensor:
+    def _transpose(self, x: Tensor) -> Tensor:
+        return self._strips("pack_transposed_fp32", x, *x.t().shape)
+
+    def _strips(self, name: str, x: Tensor, outputs: int, width: int) -> Tensor:
         packed = torch.empty(-(-outputs // STRIP) * width * STRIP)
-        kernel(name, torch.float32)(self.weight, self.weight.stride(0), packed, *self.weight.shape)
+        kernel(name, torch.float32)(x, x.stride(0), packed, *x.shape)
         return packed
-
-    def weight_gradient(self, d_out: Tensor, x: Tensor, *, to: Tensor | None = None) -> Tensor:
-        return PlainMatrix.weight_gradient(self, d_out, x, to=to)
 
 
 def pack(weight: Tensor) -> Tensor:
@@ -194,14 +195,6 @@ def pack(weight: Tensor) -> Tensor:
     outputs, width = weight.shape
     packed = torch.empty(-(-outputs // STRIP) * width * STRIP, dtype=torch.bfloat16)
     kernel("pack", weight.dtype)(weight, weight.stride(0), packed, outputs, width)
-    return packed
-
-
-def _pack_transposed(x: Tensor) -> Tensor:
-    """The transpose of x [N, K] in strips."""
-    rows, width = x.shape
-    packed = torch.empty((rows + rows % 2) * -(-width // STRIP) * STRIP, dtype=torch.bfloat16)
-    kernel("pack_transposed", x.dtype)(x, x.stride(0), packed, rows, width)
     return packed
 
 

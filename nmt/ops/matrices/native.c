@@ -149,7 +149,8 @@ INLINE void sized_tile(const Product *p, i64 n, i64 j, enum kind kind, int R) {
     }
 
 #ifdef FP32_TILES
-static TILE_FUNCTION(fp32_tile, FP32)
+/* inlined into `fp32_gradient`, its sums would not stay in registers */
+static __attribute__((noinline)) TILE_FUNCTION(fp32_tile, FP32)
 #endif
 #ifdef BF16_TILES
 TILE_FUNCTION(bf16_tile, BF16)
@@ -239,6 +240,22 @@ API void NAME(fp32_product)(const float *x, i64 xn, const float *packed, const f
     i64 size = sizeof(float);
     Product p = {x, packed, added, out, xn * size, GROUP, K * STRIP_GROUP, dn * size, on * size, 1, K, N, M, 0, 0, 0};
     whole_product(fp32_tile, &p, threads);
+}
+
+/* out [M, K] = or, if `add`, += y' x, from y [N, M] and the packed transpose of x [N, K]. */
+API void NAME(fp32_gradient)(const float *y, i64 yn, const float *packed, float *out, i64 N, i64 M, i64 K, i64 add,
+                             i64 threads) {
+    PARALLEL_FOR(M * K)
+    for (i64 m = 0; m < M; m += STRIP)
+        for (i64 start = 0; start < N; start += DEPTH / 2) {
+            float strip[DEPTH / 2][STRIP], *to = out + m * K;
+            i64 depth = least(N - start, DEPTH / 2), rows = least(M - m, STRIP), row = K * sizeof(float);
+            for (i64 n = 0; n < depth; n++) memcpy(strip[n], y + (start + n) * yn + m, rows * sizeof(float));
+            Product p = {strip, packed + start * STRIP, add || start ? to : 0, to,
+                         GROUP, STRIP_GROUP, N * STRIP_GROUP, row, row, 1, depth, rows, K, 0, 0, 0};
+            for (i64 j = 0; j < K; j += STRIP)
+                for (i64 r = 0; r < rows; r += 11) fp32_tile(&p, r, j, least(rows - r, 11)); /* 11, 11 and 10 */
+        }
 }
 #endif
 

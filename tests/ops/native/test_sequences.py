@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.ops.matrices import FEW_ROWS, FEW_STEPS
 from tests.ops.triton.comparison import assert_equal, outputs_and_gradients
 from tests.ops.units import CASES, PLAIN, both, masks, needs_native
 
@@ -42,15 +41,6 @@ def test_odd_sizes(name: str, batch: int, length: int, hidden: int) -> None:
     slack = 3 if hidden == 1 else 1  # the gradient of a weight is then one sum, which may cancel
     for mask in masks(batch, length):
         assert_equal(*both(case, mask, reverse=mask is None), [x, *weights, *state], slack=slack)
-
-
-@pytest.mark.parametrize("name", [name for name in CASES if any(CASES[name].rows)])
-def test_few_rows_and_many_steps(name: str) -> None:
-    """For these the recurrent matrices are packed in fp32, see `matrix_of_steps`."""
-    case = CASES[name]
-    x, weights = case.inputs(batch=FEW_ROWS.start, length=FEW_STEPS, hidden=37)
-    state = case.states(batch=FEW_ROWS.start, hidden=37)
-    assert_equal(*both(case, masks(FEW_ROWS.start, FEW_STEPS)[1], reverse=False), [x, *weights, *state])
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
