@@ -13,7 +13,6 @@ from typing import Any
 import sentencepiece
 
 from nmt.case_marks.marks import MARKS, CaseMarks, lower, usual_forms
-from nmt.data.tokenizer import moved_spans
 from nmt.errors import DataError
 from nmt.registry import CASES
 
@@ -139,11 +138,15 @@ class MarkedModel:
     def encode(self, text: Any, return_type: str | None = None, **options: Any) -> Any:
         """As `SentencePieceProcessor.encode`, of a text or a list of them; offsets are those of one text."""
         if return_type is not None:
-            (line,) = self._read([text])
-            marked, places = self._marks.marked_places(line)
+            line, origins = self._processor.normalize(text, with_offsets=True)
+            line = line.replace(_SPACE, " ")
+            first = len(line) - len(line.lstrip(" "))
+            marked, places = self._marks.marked_places(line.strip(" "))
             found = self._processor.encode(marked, return_type=return_type)
-            spans = [(places[begin], places[end]) for begin, end in found["offsets"]]
-            return {**found, "offsets": moved_spans(spans, text=line, line=text)}
+            offsets = [
+                (origins[first + places[begin]], origins[first + places[end]]) for begin, end in found["offsets"]
+            ]
+            return {**found, "offsets": offsets}
         lines = [text] if isinstance(text, str) else text
         ids = self._processor.encode([self._marks.marked(line) for line in self._read(lines)], **options)
         return ids[0] if isinstance(text, str) else ids

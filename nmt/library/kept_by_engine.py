@@ -48,7 +48,9 @@ class Keeper:
             target_language={token: code for code, token in translator.languages.items()}.get(usual.target_language),
         )
         taken: dict[str, Any] = {
-            name: options[name] for name in (*KEPT, "split", "split_long", "target_language") if name in options
+            name: options[name]
+            for name in (*KEPT, "glossary", "split", "split_long", "target_language")
+            if name in options
         }
         decoding = changed_decoding(own, as_keys(taken))
         source, target = translator.subwords()

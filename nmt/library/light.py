@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 DOOR: Final = "file"
 INSTEAD: Final = "use the run, or a folder that nmt-export makes of it, for"
-KEPT: Final = ("placeholders", "glossary", "replace_unknown")
-"""Options that are not the engine's, see nmt.library.kept_by_engine."""
+KEPT: Final = ("placeholders", "replace_unknown")
+"""Options of the engine for which nmt.library.kept_by_engine stands in where there is a glossary."""
 MOST_CHECKED = 64
 """Combinations of options that are kept."""
 
@@ -100,7 +100,9 @@ class EngineFiles(Translator):
             for detail in taken["details"]:
                 if detail not in OPTIONS["details"].only[DOOR]:
                     raise ConfigError(f"{named('details')}: {detail}: {lacking(self.file)}")
-        kept = [name for name in KEPT if taken.pop(name, OPTIONS[name].default) not in (False, None, NONE)]
+        has_terms = taken.pop("glossary", None) not in (None, NONE)
+        for name in KEPT if has_terms else ():
+            taken.pop(name, None)
         is_greedy = taken.get("search") == "greedy"
         n_best, beam = taken.get("n_best", 1), taken.get("beam_size", 1 if is_greedy else self.beam_size)
         is_widened = type(n_best) is int and type(beam) is int and n_best > beam > 0 and taken.get("search") != "sample"
@@ -116,9 +118,9 @@ class EngineFiles(Translator):
             raise (SettingError((named(key), rest)) if key in taken else ConfigError(str(error))) from None
         if is_widened:
             say(f"{named('n_best')} {n_best} widens the beam from {beam} to {n_best}")
-        if kept and not is_there(f"{__package__}.kept_by_engine"):  # in nmt-light
-            raise SettingError((named(kept[0]), "needs the package nmt-recurrent"))
-        if kept:
+        if has_terms and not is_there(f"{__package__}.kept_by_engine"):  # in nmt-light
+            raise SettingError((named("glossary"), "needs the package nmt-recurrent"))
+        if has_terms:
             from nmt.library.kept_by_engine import Keeper  # late, as it needs torch
 
             taken["keeper"] = Keeper(self._translator, options)

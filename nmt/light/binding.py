@@ -56,6 +56,8 @@ _FUNCTIONS: Final = {
     "nmt_log_probs": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
     "nmt_entropies": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
     "nmt_attention": (POINTER(c_float), [c_void_p, c_size_t, c_size_t, c_size_t]),
+    "nmt_alignment": (POINTER(c_int32), [c_void_p, c_size_t, c_size_t, POINTER(c_size_t)]),
+    "nmt_unknown": (c_size_t, [c_void_p, c_size_t]),
     "nmt_piece": (c_void_p, [c_void_p, c_int32, c_int32, POINTER(c_size_t)]),
     "nmt_language": (c_int32, [c_void_p, c_int32]),
     "nmt_options_size": (c_size_t, []),
@@ -393,6 +395,16 @@ class Results(NotCopied):
         width, count = len(self.sources(line)[part]), len(self.ids(line, i, part))
         found = self._code.nmt_attention(self._handle, line, i, part)
         return [found[row * width : (row + 1) * width] for row in range(count)]
+
+    def alignment(self, line: int, i: int) -> tuple[tuple[int, int], ...] | None:
+        """Pairs of a word of the line and one of a translation in which something was put; None of others."""
+        size = c_size_t(0)
+        pairs = self._code.nmt_alignment(self._handle, line, i, ctypes.byref(size))
+        return tuple((pairs[2 * k], pairs[2 * k + 1]) for k in range(size.value)) if pairs else None
+
+    def unknown(self, line: int) -> int:
+        """Tokens of the source that are not in the vocabulary, placeholders not counted."""
+        return int(self._code.nmt_unknown(self._handle, line))
 
     def __enter__(self) -> Results:
         return self

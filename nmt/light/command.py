@@ -166,6 +166,9 @@ def _add(group: Any, option: Option) -> None:
         choices = option.only.get("light", option.choices)
         group.add_argument(command_option(option.name), choices=choices, help=option.meaning)
         return
+    if option.kind == "flag":
+        group.add_argument(command_option(option.name), action=argparse.BooleanOptionalAction, help=option.meaning)
+        return
     if option.kind == "pairs":
         name = command_option(option.name)
         group.add_argument(

@@ -278,12 +278,12 @@ OPTIONS: Final = {
     "replace_unknown": Option(
         "flag", "replace each unknown word in the translation by the source word it attends to most",
         "Only for tokenizers that have unknown words: `whitespace`, `sentencepiece` without byte_fallback.",
-        default=False, doors=(*TORCH, "file", "server"),
+        default=False, doors=(*TORCH, *ENGINE, "server"),
     ),
     "placeholders": Option(
         "flag", "copy {name}, <tag>, web and e-mail addresses unchanged, each as often as in the source",
         "Also `{{ name }}`, `${name}`, `%s`, `&nbsp;`. Their places are found by the attention.", default=False,
-        doors=(*TORCH, "file", "server"),
+        doors=(*TORCH, *ENGINE, "server"),
     ),
     "glossary": Option(
         "file", "file of lines 'term TAB translation': how terms must be translated; 'none': no glossary",

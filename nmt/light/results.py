@@ -207,7 +207,7 @@ def collected(model: Model, found: Results, place: int, line: str, details: Sequ
         line,
         [_hypothesis(model, found, place, i, line, sources, details) for i in range(found.translations(place))],
         source_tokens=sum(len(source) - 1 for source in sources),
-        unknown=sum(source.count(UNK) for source in sources),
+        unknown=found.unknown(place),
         source_pieces=tuple(_pieces(model, sources, target=False)) if wants_pieces else None,
         notes=tuple(found.notes(place)),
     )
@@ -236,15 +236,17 @@ def _hypothesis(
     }
     wanted = not {"attention", "alignment"}.isdisjoint(details)
     attention = [found.attention(place, i, part) for part in parts] if wanted else []
+    alignment = found.alignment(place, i) if "alignment" in details else None
+    if "alignment" in details and alignment is None:
+        words = (_words(model, sources, line, target=False), _words(model, tokens, text, target=True))
+        alignment = _alignment(attention, *words)
     return Hypothesis(
         text,
         score,
         tuple(_pieces(model, tokens, target=True)) if "tokens" in details else None,
         told["scores"],
         tuple(attention) if "attention" in details else None,
-        _alignment(attention, _words(model, sources, line, target=False), _words(model, tokens, text, target=True))
-        if "alignment" in details
-        else None,
+        alignment,
         told["entropies"],
     )
 

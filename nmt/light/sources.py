@@ -62,9 +62,9 @@ def kernel_compilations(machine: str) -> list[Compilation]:
     ]
 
 
-_OTHERS: Final = ("case", "engine", "model", "rules", "run", "search", "split", "subwords", "system", "words")
+_OTHERS: Final = "case engine kept model placeholders rules run search split subwords system words"
 
 
 def compilations(machine: str) -> list[Compilation]:
     """Of the whole engine; `machine` as in `kernel_compilations`."""
-    return [*kernel_compilations(machine), *(Compilation(name, f"light/src/{name}.c", ()) for name in _OTHERS)]
+    return [*kernel_compilations(machine), *(Compilation(name, f"light/src/{name}.c", ()) for name in _OTHERS.split())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import html.entities
 import io
 import re
 import unicodedata
@@ -20,24 +21,24 @@ from nmt.data.tokenizer import Span
 from nmt.errors import DataError, shown
 
 _BRACES = r"\{\{\{[^{}\r\n]*\}\}\}|[$#]?\{\{[^{}\r\n]*\}\}|[$#]\{[^{}\r\n]*\}|%?\{[^{}\s]*\}"
-_PERCENT = r"(?<=\d)%[-+#0]?[A-Za-z]{2}|(?<=[A-Za-z\d])%(?:2[\dA-F]|[3-7][A-F]|[C-F][\dA-F])"
+_PERCENT = r"(?<=[0-9])%[-+#0]?[A-Za-z]{2}|(?<=[A-Za-z0-9])%(?:2[0-9A-F]|[3-7][A-F]|[C-F][0-9A-F])"
 """What is no conversion: the percentages 100%sure and 100%-ige, and %20 in what a browser has encoded."""
 _PRINTF = (
-    rf"(?!{_PERCENT})%(?:%|(?:\d+\$|\([\w.-]+\))?[+#0]*(?:-[+#0]*(?=[\d*]))?(?:\d+|\*)?(?:\.(?:\d+|\*))?"
+    rf"(?!{_PERCENT})%(?:%|(?:[0-9]+\$|\([\w.-]+\))?[+#0]*(?:-[+#0]*(?=[0-9*]))?(?:[0-9]+|\*)?(?:\.(?:[0-9]+|\*))?"
     r"(?:hh?|ll?|[Lqjzt])?[bdiouxXeEfFgGaAcsSpnqv@])"
 )
-_ENTITY = r"&(?:[A-Za-z][A-Za-z\d]{1,31}|#\d{1,7}|#[xX][\dA-Fa-f]{1,6});"
+_ENTITY = r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});"
 _CJK = rf"{UNSPACED}\u1100-\u11ff\u3000-\u318f\uac00-\ud7ff\ufe30-\ufe4f\uff00-\uffef"
 """What stands beside an address without a space, and is no part of it: CJK letters and marks, and the like."""
 _NO_BRACES = rf"(?!{_BRACES}|\{{%)"
 _IN_URL = rf"""(?:{_BRACES}|{_NO_BRACES}[^\s<>"(){_CJK}]|\([^\s<>"(){_CJK}]*\))"""
 _URL_END = rf"""(?:{_BRACES}|{_NO_BRACES}[^\s<>"().,;:!?'’”»…\]{_CJK}]|\([^\s<>"(){_CJK}]*\))"""
 _URL = (
-    r"(?<![A-Za-z\d_\u00c0-\u024f])(?:(?:https?|ftp)://|www\.)"
+    r"(?<![A-Za-z0-9_\u00c0-\u024f])(?:(?ai:https?|ftp)://|(?ai:www)\.)"
     rf"(?:[{UNSPACED}\uac00-\ud7ff][\w-]{{0,62}}\.){{0,9}}{_IN_URL}*{_URL_END}"
 )
 _MAIL = r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
-_NEXT = re.compile(rf"(?P<address>{_URL}|{_MAIL})|[<&{{$#%]", re.IGNORECASE)
+_NEXT = re.compile(rf"(?P<address>{_URL}|{_MAIL})|[<&{{$#%]")
 _SYMBOL = re.compile(f"{_BRACES}|{_PRINTF}|{_ENTITY}")
 _BROKEN = re.compile(f"(?=(?:{_PRINTF}|{_ENTITY}))[%&]")
 _DELIMITED = {"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>", "<%": "%>", "{%": "%}", "{# ": "#}"}
@@ -176,7 +177,12 @@ def _found(line: str, begin: int, end: int) -> Found:
     text, span = line[begin:end], (begin, end)
     if text.startswith("&"):
         # An entity is what it stands for: a space, a bracket, a quotation mark, or a word.
-        letter, before, after = html.unescape(text) or " ", line[begin - 1 : begin], line[end : end + 1]
+        is_known = text[1] == "#" or text[1:] in html.entities.html5
+        letter, before, after = (
+            (html.unescape(text) or " ") if is_known else text,
+            line[begin - 1 : begin],
+            line[end : end + 1],
+        )
         category = unicodedata.category(letter[0])
         if letter.isspace() or category == "Pd":
             return Found(span, Kind.CLOSING, stands_alone=True)

@@ -55,6 +55,19 @@ def test_ids_and_texts_are_the_same(tokenizer: SentencePieceTokenizer, model: Mo
             assert model.encode(text.encode(), inside=inside) == ids, text
 
 
+def test_places_of_tokens_are_the_same(tokenizer: SentencePieceTokenizer, model: Model) -> None:
+    for text in lines(400):
+        raw = text.encode()
+        spans = [(len(raw[:begin].decode()), len(raw[:end].decode())) for begin, end in model.spans(raw)]
+        ids = model.encode(raw)
+        if tokenizer.models[0] == tokenizer.models[1]:
+            assert spans == tokenizer.source_spans(text), text
+        own, places = tokenizer.target_spans(ids)
+        written = model.decode(ids)
+        assert [len(written[:end].decode()) for end in model.ends(ids)] == [end for _, end in places], text
+        assert len(own) == len(written.decode())
+
+
 def test_texts_of_any_ids_are_the_same(tokenizer: SentencePieceTokenizer, model: Model) -> None:
     draw = random.Random(4)
     marks = tokenizer.encode_target(["⇧ x"])[0]

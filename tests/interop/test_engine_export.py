@@ -226,8 +226,6 @@ def test_the_settings_of_the_search() -> None:
         ("search", {"search": "sample"}),
         ("search", {"search": "beam", "beam_size": 1}),
         ("search_options.temperature", {"search_options": {"temperature": 0.7}}),
-        ("replace_unknown", {"replace_unknown": True}),
-        ("placeholders", {"placeholders": True}),
         ("glossary", {"glossary": "terms.tsv"}),
         ("language_model", {"language_model": "lm"}),
     ],

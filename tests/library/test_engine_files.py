@@ -24,8 +24,10 @@ from nmt.light import binding
 from nmt.light import lines as pace
 from nmt.light.options import options_of
 from nmt.scoring import command as score
+from nmt.search.kept import find_placeholders
 from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported, make_exported
+from tests.light.odd_placeholders import odd_lines
 
 DETAILS = ("tokens", "scores", "entropies", "attention", "alignment")
 
@@ -185,6 +187,18 @@ def test_placeholders_and_terms_are_where_the_run_puts_them(
         by_file.translate("a", glossary="missing.tsv")
     with pytest.raises(nmt.DataError, match="^'a {x}': prefix: not allowed together with '{x}'"):
         by_file.translate(nmt.Request("a {x}", prefix="b"), placeholders=True)
+
+
+def test_odd_lines_keep_their_placeholders_as_by_the_run(by_run: nmt.Translator, by_file: nmt.Translator) -> None:
+    lines = odd_lines(30, seed=1, atoms=False) + odd_lines(30, seed=2)
+    options: Options = {"placeholders": True, "details": ["alignment"], "split": "sentences"}
+    same = 0
+    for one, other in zip(by_file.translate(lines, **options), by_run.translate(lines, **options), strict=True):
+        assert (one.text, one.unknown, one.source_tokens) == (other.text, other.unknown, other.source_tokens)
+        if find_placeholders(one.source.replace("\r", " ")):
+            assert one.alignment == other.alignment, one.source
+            same += bool(one.alignment)
+    assert same > 10
 
 
 @pytest.mark.slow

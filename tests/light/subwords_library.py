@@ -63,6 +63,8 @@ class Library:
             ("encode_part", ctypes.c_int64, (model, text, size, ctypes.c_bool, ctypes.POINTER(Ids), length)),
             ("spelled", ctypes.c_int64, (model, text, size, ctypes.POINTER(Text), length)),
             ("decode", ctypes.c_int64, (model, Ids, ctypes.c_int64, ctypes.POINTER(Text), length)),
+            ("encode_spans", ctypes.c_int64, (model, text, size, *2 * (ctypes.POINTER(Ids), length))),
+            ("decode_ends", ctypes.c_int64, (model, Ids, ctypes.c_int64, ctypes.POINTER(Text), length, length)),
             ("piece", Text, (model, ctypes.c_int32, length)),
         ):
             function = getattr(self.c, f"subwords_{name}")
@@ -104,6 +106,25 @@ class Model:
         found = ids[:count] if count else []
         _C.free(ids)
         return found
+
+    def spans(self, text: bytes) -> list[tuple[int, int]]:
+        """Where in a text its ids are, in bytes."""
+        ids, room, spans, span_room = Ids(), ctypes.c_size_t(), Ids(), ctypes.c_size_t()
+        own = (ctypes.byref(one) for one in (ids, room, spans, span_room))
+        count = self._c.subwords_encode_spans(self._model, text, len(text), *own)
+        assert 0 <= count <= min(room.value, span_room.value)
+        found = spans[: 2 * count] if count else []
+        _C.free(ids)
+        _C.free(spans)
+        return list(zip(found[::2], found[1::2], strict=True))
+
+    def ends(self, ids: Sequence[int]) -> list[int]:
+        """Where in their text ids end, in bytes."""
+        text, room = Text(), ctypes.c_size_t()
+        given, ends = (ctypes.c_int32 * len(ids))(*ids), (ctypes.c_size_t * (len(ids) + 1))()
+        self._c.subwords_decode_ends(self._model, given, len(ids), ctypes.byref(text), ctypes.byref(room), ends)
+        _C.free(text)
+        return ends[: len(ids)]
 
     def decode(self, ids: Sequence[int]) -> bytes:
         return self._text(self._c.subwords_decode, (ctypes.c_int32 * len(ids))(*ids), len(ids))

@@ -46,10 +46,19 @@ def check(model: Model, proto: bytes, lines: list[bytes], *, seed: int) -> None:
         ids = reference.encode(line, out_type=int)
         assert model.encode(line) == ids, line
         found.append(ids)
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            continue
+        spans = [(len(line[:begin].decode()), len(line[:end].decode())) for begin, end in model.spans(line)]
+        assert spans == [*map(tuple, reference.encode(text, return_type="offset_mapping")["offsets"])], line
     sizes = (draw.randint(0, 12) for _ in range(300))
     found += [[draw.randrange(len(model)) for _ in range(size)] for size in sizes]
     for ids in found:
         assert model.decode(ids) == reference.decode(ids).encode(), ids
+        mapped = reference.decode(ids, return_type="offset_mapping")
+        ends = [len(mapped["text"][:end].encode()) for _, end in mapped["offsets"]]
+        assert model.ends(ids) == ends, ids
 
 
 @pytest.mark.parametrize("byte_fallback", [False, True], ids=["unknown", "bytes"])

@@ -71,12 +71,20 @@ typedef struct {
     char **to;
     size_t *room, size;
     bool failed; /* memory has ended */
+    text from;   /* what is written with marks */
+    const char *at;        /* where in it what is written next stands, unless that is a part of it */
+    case_origins *origins; /* null: not wanted */
 } output;
 
 static void put(output *o, text t) {
     size_t size = (size_t)(t.end - t.begin);
+    case_origins *origins = o->origins;
     o->failed = o->failed || !grown(o->to, 1, o->room, o->size + size + 1);
+    if (origins) o->failed = o->failed || !grown(&origins->all, sizeof *origins->all, &origins->room, o->size + size + 1);
     if (o->failed) return;
+    bool is_part = t.begin >= o->from.begin && t.begin < o->from.end;
+    for (size_t i = 0; origins && i < size; i++)
+        origins->all[o->size + i] = (uint32_t)(is_part ? t.begin + i - o->from.begin : o->at - o->from.begin);
     memcpy(*o->to + o->size, t.begin, size);
     o->size += size;
 }
@@ -110,6 +118,7 @@ static void put_by(output *o, text t, uint32_t (*of)(uint32_t)) {
     int bytes;
     for (; t.begin < t.end; t.begin += bytes) {
         uint32_t c = first_of(t, &bytes), made = of(c);
+        o->at = t.begin;
         if (made != c) put_character(o, made);
         else put(o, (text){t.begin, t.begin + bytes});
     }
@@ -129,11 +138,12 @@ static void put_small(output *o, text word, bool is_upper) {
     bool has_sigma = is_upper && word.end - word.begin >= bytes + 2 &&
                      lower_of(character_at(word.end - 2, word.end, &bytes)) == 0x3c3;
     put_by(o, has_sigma ? (text){word.begin, word.end - 2} : word, lower_of);
+    o->at = word.end - 2;
     if (has_sigma) put_character(o, 0x3c2);
 }
 
 int64_t case_lower(const char *from, size_t size, char **to, size_t *room) {
-    output o = {to, room, 0, false};
+    output o = {.to = to, .room = room};
     put_by(&o, (text){from, from + size}, lower_of);
     return o.failed ? -1 : (int64_t)o.size;
 }
@@ -176,7 +186,7 @@ void case_lower_line(const char *from, size_t size, const split_rules *rules, bo
 
 /* `SS` for the letter that has no capital of its own. */
 int64_t case_upper(const char *from, size_t size, char **to, size_t *room) {
-    output o = {to, room, 0, false};
+    output o = {.to = to, .room = room};
     text t = {from, from + size};
     while (t.begin < t.end) {
         const char *sharp = t.begin;
@@ -360,16 +370,18 @@ static void put_marked(output *o, const item *word, int mark) {
     int bytes;
     for (text t = word->own; t.begin < t.end; t.begin += bytes) { /* all but the first capital have a mark of their own */
         uint32_t c = first_of(t, &bytes), small = lower_of(c);
+        o->at = t.begin;
         if (small != c && t.begin > word->own.begin) put_mark(o, CAPITAL);
         if (small != c) put_character(o, small);
         else put(o, (text){t.begin, t.begin + bytes});
     }
 }
 
-int64_t case_mark(const case_marks *m, const char *from, size_t size, bool inside, bool goes_on, char **to, size_t *room) {
+int64_t case_mark(const case_marks *m, const char *from, size_t size, bool inside, bool goes_on, char **to, size_t *room,
+                  case_origins *origins) {
     const text all = {from, from + size};
     item *items = NULL;
-    output o = {to, room, 0, false};
+    output o = {.to = to, .room = room, .from = all, .at = from, .origins = origins};
     const int64_t count = find_items(m, all, inside, &items);
     int64_t unexpected = 0;
     int stretch = NO_MARK;
@@ -380,6 +392,7 @@ int64_t case_mark(const case_marks *m, const char *from, size_t size, bool insid
         const item *own = &items[i];
         if (own->mark != NO_MARK) {
             put(&o, (text){at, own->own.begin});
+            o.at = own->own.begin;
             put_mark(&o, LITERAL), put_character(&o, (uint32_t)('0' + own->mark));
             at = own->own.end;
             continue;
@@ -390,29 +403,32 @@ int64_t case_mark(const case_marks *m, const char *from, size_t size, bool insid
         if (is_marked) mark = own_mark(own);
         bool any = opens != NO_MARK || is_marked, spaced = any && own->own.begin > at && own->own.begin[-1] == ' ';
         put(&o, (text){at, own->own.begin - spaced});
+        o.at = own->own.begin - spaced;
         if (opens != NO_MARK) put_mark(&o, opens);
         if (is_marked) put_mark(&o, mark);
         if (spaced || (any && own->own.begin == from)) put_character(&o, ' ');
         if (is_marked || own->stretch == STRETCH) put_marked(&o, own, mark);
         else put_small(&o, own->own, false);
-        at = own->own.end, stretch = own->stretch;
+        at = o.at = own->own.end, stretch = own->stretch;
         int64_t next = next_word(items, count, i + 1);
         if (stretch != NO_MARK && next < count && items[next].stretch == NO_MARK) put_mark(&o, END);
     }
     put(&o, (text){at, all.end});
+    if (origins && !o.failed) origins->all[o.size] = (uint32_t)size;
     free(items);
     return count < 0 || o.failed ? -1 : (int64_t)o.size;
 }
 
-int64_t case_unmark(const case_marks *m, const char *from, size_t size, char **to, size_t *room) {
+int64_t case_unmark(const case_marks *m, const char *from, size_t size, char **to, size_t *room, size_t *places) {
     const text all = {from, from + size};
-    output o = {to, room, 0, false};
+    output o = {.to = to, .room = room};
     int bytes, mark = NO_MARK, stretch = NO_MARK;
     bool inside = false;
     const bool begins = case_begins_with_mark(from, size);
     put(&o, (text){from, from});
     for (const char *p = from; p < all.end;) {
         const char *begin = p;
+        size_t before = o.size;
         uint32_t c = character_at(p, all.end, &bytes);
         size_t symbol = symbol_at(m, p, all.end);
         int found = symbol ? NO_MARK : mark_of(c);
@@ -437,6 +453,13 @@ int64_t case_unmark(const case_marks *m, const char *from, size_t size, char **t
             else put(&o, usual);
             mark = NO_MARK, inside = true;
         }
+        for (const char *q = begin; places && !o.failed && q < p; q += bytes) { /* character by character */
+            character_at(q, p, &bytes);
+            for (int i = 0; i < bytes; i++) places[q - from + i] = before;
+            if (before < o.size) character_at(*to + before, *to + o.size, &bytes), before += (size_t)bytes;
+            character_at(q, p, &bytes);
+        }
     }
+    if (places) places[size] = o.size;
     return o.failed ? -1 : (int64_t)o.size;
 }

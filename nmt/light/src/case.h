@@ -24,12 +24,20 @@ typedef size_t (*symbol_size_of)(const void *model, const char *text, size_t siz
 case_marks *case_open(const char *table, size_t size, symbol_size_of symbol, const void *model, const char **problem);
 void case_close(case_marks *);
 
-/* A text in UTF-8 with marks. `inside`: it does not begin its line; `goes_on`: its last word may. Writes to `*to`, which
-   has room for `*room` bytes and is grown, and returns how many it has; -1 where memory ends, as below. */
-int64_t case_mark(const case_marks *, const char *text, size_t size, bool inside, bool goes_on, char **to, size_t *room);
+/* Of each byte of a text with marks, and of its end, the byte of the text that it stands for; grown. */
+typedef struct {
+    uint32_t *all;
+    size_t room;
+} case_origins;
 
-/* The text that one with marks stands for. */
-int64_t case_unmark(const case_marks *, const char *text, size_t size, char **to, size_t *room);
+/* A text in UTF-8 with marks. `inside`: it does not begin its line; `goes_on`: its last word may. Writes to `*to`, which
+   has room for `*room` bytes and is grown, and returns how many it has; -1 where memory ends, as below. The origins may be
+   null, as may the places below. */
+int64_t case_mark(const case_marks *, const char *text, size_t size, bool inside, bool goes_on, char **to, size_t *room,
+                  case_origins *);
+
+/* The text that one with marks stands for, and where in it each of the `size` bytes, and their end, stands. */
+int64_t case_unmark(const case_marks *, const char *text, size_t size, char **to, size_t *room, size_t *places);
 
 /* Whether a text is one mark and nothing else, or begins with one. */
 bool case_is_mark(const char *text, size_t size);

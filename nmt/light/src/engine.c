@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "case.h"
+#include "kept.h"
 #include "search.h"
 #include "split.h"
 #include "subwords.h"
@@ -49,9 +50,13 @@ typedef struct {
     struct {
         char *bytes;
         size_t size;
+        word_pairs aligned; /* where that is not what the tokens alone tell */
     } *texts;
     wishes *asked; /* null: nothing */
     char *small;   /* what is read instead of a line in capitals; null: nothing */
+    kept_line *kept;   /* null: nothing is */
+    text read;         /* what the model reads for it; that of a call, during this */
+    bool stays;        /* has no words, but what is kept, and is its own translation */
 } line_result;
 
 struct nmt_results {
@@ -59,10 +64,14 @@ struct nmt_results {
     line_result *lines;
     /* Parts of all lines in ids, one after the other, and the white space before the translation of each. */
     int32_t *ids;
+    stretch *places; /* of each of these in what the model reads; null where nothing is kept or replaced */
     char *spaces;
     struct {
         size_t ids, spaces;
     } *ends; /* of each part */
+    size_t place_room;
+    bool keeps, replaces; /* placeholders, unknown words */
+    bool aligns;          /* tells which words what was kept comes from */
     size_t id_count, id_room, space_count, space_room, parts, part_room;
     found_list *found; /* of each part */
     char *joined;      /* the best translations of all lines */
@@ -109,6 +118,8 @@ static const option TABLE[] = {
     ROW(top_k, 0, INT32_MAX, 0),
     ROW(top_p, 0.0001, 1, 1),
     ROW(seed, INT32_MIN, INT32_MAX, 1),
+    ROW(placeholders, 0, 1, 0),
+    ROW(replace_unknown, 0, 1, 0),
     ROW(entropies, 0, 1, 0),
 };
 enum { COUNT = sizeof TABLE / sizeof *TABLE };
@@ -394,12 +405,16 @@ static int32_t language_of(const nmt_model *m, text *line, int32_t usual) {
 
 /* Adds a part in ids, its end symbol, and the white space before its translation; `language` is before the ids, unless it
    is 0. False where memory ends, as below. */
-static bool add_part(nmt_results *r, int32_t language, const int32_t *ids, size_t count, const char *space,
-                     size_t space_size) {
+static bool add_part(nmt_results *r, int32_t language, const int32_t *ids, const stretch *places, size_t count,
+                     const char *space, size_t space_size) {
     if (!grown(&r->ids, sizeof *r->ids, &r->id_room, r->id_count + count + 2) ||
         !grown(&r->ends, sizeof *r->ends, &r->part_room, r->parts + 1) ||
-        !grown(&r->spaces, 1, &r->space_room, r->space_count + space_size + 1))
+        !grown(&r->spaces, 1, &r->space_room, r->space_count + space_size + 1) ||
+        (places && !grown(&r->places, sizeof *r->places, &r->place_room, r->id_count + count + 2)))
         return false;
+    if (places && language) r->places[r->id_count] = NOWHERE;
+    if (places) memcpy(r->places + r->id_count + (language != 0), places, count * sizeof *places);
+    if (places) r->places[r->id_count + (language != 0) + count] = NOWHERE;
     if (language) r->ids[r->id_count++] = language;
     memcpy(r->ids + r->id_count, ids, count * sizeof *ids);
     r->id_count += count;
@@ -422,16 +437,63 @@ typedef struct {
     int32_t language;  /* the token before each part; 0: none */
     int32_t *ids;
     size_t room;
+    const kept_line *kept; /* of the line at hand; null: nothing */
+    const char *read;      /* what the model reads for it */
+    text at;               /* what of that has been encoded last */
+    size_t last;           /* where the part before ends in it */
+    char *between;
+    size_t between_room;
+    token_span *spans;     /* of the ids; and with placeholders as unknown words, whose ids stand in for them */
+    stretch *places;
+    int32_t *own;
+    size_t span_room, place_room, own_room;
 } cutter;
 
 static int64_t encoded(cutter *c, text t) {
-    return subwords_encode(c->m->source, t.begin, (size_t)(t.end - t.begin), &c->ids, &c->room);
+    c->at = t;
+    bool places = c->to->keeps || c->to->replaces;
+    return subwords_encode_spans(c->m->source, t.begin, (size_t)(t.end - t.begin), &c->ids, &c->room,
+                                 places ? &c->spans : NULL, &c->span_room);
 }
 
-static bool add(cutter *c, const int32_t *ids, size_t count) {
-    bool fine = add_part(c->to, c->language, ids, count, c->space, c->space_size);
+/* The first placeholder of a line that touches a place of what the model reads, or is behind it. */
+static const kept *kept_from(const kept_line *k, size_t place) {
+    size_t low = 0, high = k->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (k->items[middle].read.end <= place) low = middle + 1;
+        else high = middle;
+    }
+    while (low < k->count && k->items[low].kind != KEPT_WORD) low++;
+    return low < k->count ? &k->items[low] : NULL;
+}
+
+/* Adds some of the ids of what has been encoded last, with the unknown symbol for each placeholder: the model has no
+   expectation about it, and the attention shows its translation. */
+static bool add(cutter *c, size_t first, size_t count) {
+    const char *space = c->space;
+    size_t size = c->space_size, base = (size_t)(c->at.begin - c->read), used = 0;
+    bool has_places = c->to->keeps || c->to->replaces;
     c->space = " ", c->space_size = 1; /* between the parts of a sentence */
-    return fine;
+    c->last = base + (size_t)(c->at.end - c->at.begin);
+    if (!has_places) return add_part(c->to, c->language, c->ids + first, NULL, count, space, size);
+    if (!grown(&c->own, sizeof *c->own, &c->own_room, count + 1) || !grown(&c->places, sizeof *c->places, &c->place_room, count + 1))
+        return false;
+    const kept *before = NULL;
+    for (size_t i = first; i < first + count; i++) {
+        stretch at = {c->spans[i].begin + base, c->spans[i].end + base};
+        const kept *inside = c->kept ? kept_from(c->kept, at.begin) : NULL;
+        if (inside && inside->read.begin >= (at.end > at.begin ? at.end : at.begin + 1)) inside = NULL;
+        if (inside && inside == before) continue;
+        if (inside) {
+            text gap = used ? (text){c->read + c->places[used - 1].begin, c->read + c->places[used - 1].end} : (text){NULL, NULL};
+            if (gap.begin < gap.end && after_spaces(gap) == gap.end) used--; /* a token of nothing but the space before it */
+        }
+        if (inside) before = inside;
+        c->own[used] = inside ? UNK : c->ids[i];
+        c->places[used++] = inside ? inside->read : at;
+    }
+    return !used || add_part(c->to, c->language, c->own, c->places, used, space, size);
 }
 
 enum { SENTENCES, WORDS, TOKENS };
@@ -442,7 +504,7 @@ static bool add_level(cutter *c, text t, int level);
 static bool add_text(cutter *c, text t, int64_t count, int level) {
     if (count < 0) return false;
     if (c->longest && (size_t)count > c->longest) return add_level(c, t, level);
-    return !count || add(c, c->ids, (size_t)count);
+    return !count || add(c, 0, (size_t)count);
 }
 
 /* One group of neighbouring units, which is small enough unless it is a single unit. */
@@ -457,7 +519,7 @@ static bool add_level(cutter *c, text t, int level) {
         int64_t count = encoded(c, t);
         for (int64_t start = 0; start < count; start += (int64_t)longest) {
             size_t left = (size_t)(count - start);
-            if (!add(c, c->ids + start, left < longest ? left : longest)) return false;
+            if (!add(c, (size_t)start, left < longest ? left : longest)) return false;
         }
         return count >= 0;
     }
@@ -483,6 +545,25 @@ static bool add_level(cutter *c, text t, int level) {
     return group == t.end || add_group(c, (text){group, t.end}, level);
 }
 
+/* Of a line of which something is kept: the white space between two sentences there, where tags and the like have their own
+   places. */
+static bool space_of_line(cutter *c, size_t begin) {
+    const kept_line *k = c->kept;
+    if (begin <= c->last) return true;
+    text between = {k->line.begin + k->origins[c->last], k->line.begin + k->origins[begin - 1] + 1};
+    int bytes;
+    if (between.begin >= between.end) return true;
+    if (!grown(&c->between, 1, &c->between_room, (size_t)(between.end - between.begin))) return false;
+    c->space = c->between, c->space_size = 0;
+    for (const char *p = between.begin; p < between.end; p += bytes) {
+        if (is_space(character_at(p, between.end, &bytes))) {
+            memcpy(c->between + c->space_size, p, (size_t)bytes);
+            c->space_size += (size_t)bytes;
+        }
+    }
+    return true;
+}
+
 static bool add_sentences(cutter *c, text t, splitting s, line_result *line) {
     size_t begin, end, last = 0;
     while (split_next(&s, &begin, &end)) {
@@ -490,6 +571,7 @@ static bool add_sentences(cutter *c, text t, splitting s, line_result *line) {
         c->space = t.begin + last, c->space_size = last ? begin - last : 0;
         if (last == begin && c->m->spaced) c->space = " ", c->space_size = 1;
         text own = {t.begin + begin, t.begin + end};
+        if (last && c->kept && !space_of_line(c, (size_t)(own.begin - c->read))) return false;
         if (!add_text(c, own, encoded(c, own), SENTENCES)) return false;
         line->sentences += c->to->parts > parts;
         last = end;
@@ -601,15 +683,19 @@ static bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
 void nmt_free(nmt_results *r) {
     if (!r) return;
     for (size_t i = 0; r->lines && i < r->count; i++) {
-        for (size_t k = 0; r->lines[i].texts && k < r->lines[i].count; k++) free(r->lines[i].texts[k].bytes);
+        for (size_t k = 0; r->lines[i].texts && k < r->lines[i].count; k++)
+            free(r->lines[i].texts[k].bytes), free(r->lines[i].texts[k].aligned.all);
         free(r->lines[i].texts);
         if (r->lines[i].asked) wishes_clear(r->lines[i].asked);
         free(r->lines[i].asked);
         free(r->lines[i].small);
+        if (r->lines[i].kept) kept_clear(r->lines[i].kept);
+        free(r->lines[i].kept);
     }
     for (size_t i = 0; r->found && i < r->parts; i++) found_clear(&r->found[i]);
     free(r->lines);
     free(r->ids);
+    free(r->places);
     free(r->spaces);
     free(r->ends);
     free(r->found);
@@ -651,27 +737,139 @@ static int64_t respelled(const wishes *asked, char **to, size_t *room, int64_t s
     return (int64_t)(given + left);
 }
 
+/* The texts of the parts of a translation with what was kept, and without unknown words; null where memory ends. */
+static written_text *placed(const nmt_model *m, const nmt_results *r, size_t line, size_t i, pieces *all) {
+    const line_result *own = &r->lines[line];
+    written_text *texts = calloc(own->parts + 1, sizeof *texts);
+    char **written = calloc(own->parts + 1, sizeof *written);
+    stretch *tokens = NULL;
+    size_t *ends = NULL, token_room = 0, end_room = 0, room;
+    bool fine = texts && written;
+    placing set = {.kept = own->kept, .source = own->read, .unknown = UNK};
+    for (size_t p = 0; fine && p < own->parts; p++) {
+        const found *one = found_of(r, line, i, p);
+        size_t number = own->first + p, start = number ? r->ends[number - 1].ids : 0, count = (size_t)one->count;
+        if (!(fine = grown(&ends, sizeof *ends, &end_room, count + 1) && grown(&tokens, sizeof *tokens, &token_room, count + 1))) break;
+        int64_t size = subwords_decode_ends(m->target, one->ids, one->count, &written[p], (room = 0, &room), ends);
+        if (!(fine = size >= 0)) break;
+        for (int64_t k = 0; k < size; k++)
+            if (written[p][k] == '\n' || written[p][k] == '\r') written[p][k] = ' ';
+        for (size_t t = 0; t < count; t++) tokens[t] = (stretch){t ? ends[t - 1] : 0, ends[t]};
+        set.target = (text){written[p], size ? written[p] + size : written[p]};
+        set.source_tokens = r->places + start, set.source_stride = r->ends[number].ids - start;
+        set.source_count = set.source_stride - 1, set.target_tokens = tokens, set.target_count = count;
+        set.ids = one->ids, set.attention = one->attention, set.first = set.last;
+        /* What is before the first token of the next part belongs to this one. */
+        size_t next = p + 1 < own->parts ? r->places[r->ends[number].ids + (m->language_count > 0)].begin : SIZE_MAX;
+        while (own->kept && set.last < own->kept->count && own->kept->items[set.last].read.begin < next) set.last++;
+        size_t fixed = !p && own->asked ? (size_t)own->asked->first.count : 0;
+        fine = place_kept(&set, &all[p]);
+        if (fine && r->replaces) fine = replace_unknown(&set, &all[p], r->ids + start, m->language_count > 0, fixed);
+        if (fine && own->small) fine = put_in_capitals(&all[p]);
+    }
+    fine = fine && write_parts(own->kept, all, own->parts, texts);
+    for (size_t p = 0; p < own->parts; p++) {
+        if (written) free(written[p]);
+        if (texts && !fine) free(texts[p].bytes);
+    }
+    free(written);
+    free(tokens);
+    free(ends);
+    if (!fine) free(texts);
+    return fine ? texts : NULL;
+}
+
+/* Whether a translation has unknown words that are replaced. */
+static bool has_unknown(const nmt_results *r, size_t line, size_t i) {
+    for (size_t p = 0; r->replaces && p < r->lines[line].parts; p++) {
+        const found *one = found_of(r, line, i, p);
+        for (i64 t = 0; t < one->count; t++)
+            if (one->ids[t] == UNK) return true;
+    }
+    return false;
+}
+
+/* Moves the places of pieces to where they are in a text that begins otherwise. */
+static void move_spans(pieces *p, text before, text now) {
+    const size_t old = (size_t)(before.end - before.begin), new = (size_t)(now.end - now.begin);
+    size_t same = 0;
+    while (same < old && same < new && before.end[-1 - (ptrdiff_t)same] == now.end[-1 - (ptrdiff_t)same]) same++;
+    while (same && same < new && (now.begin[new - same] & 0xc0) == 0x80) same--;
+    if (same == old && same == new) return;
+    for (size_t i = 0; i < 2 * p->count; i++) {
+        size_t *place = i % 2 ? &p->spans[i / 2].end : &p->spans[i / 2].begin;
+        *place = *place >= old - same ? *place + new - old : *place < new - same ? *place : new - same;
+    }
+}
+
+/* What becomes of a line of nothing but what is kept: itself. */
+static bool write_same(const nmt_results *r, line_result *own, char *to) {
+    const text line = own->kept->line;
+    stretches words = {0};
+    word_pairs *pairs = &own->texts[0].aligned;
+    const size_t size = (size_t)(line.end - line.begin);
+    for (size_t k = 0; k < size; k++) to[k] = line.begin[k] == '\n' || line.begin[k] == '\r' ? ' ' : line.begin[k];
+    bool fine = !r->aligns || (find_words(line, &words) && grown(&pairs->all, 2 * sizeof *pairs->all, &pairs->room, words.count));
+    if (fine) pairs->count = words.count;
+    for (size_t i = 0; fine && i < 2 * words.count; i++) pairs->all[i] = (int32_t)(i / 2);
+    free(words.all);
+    own->texts[0].bytes = to, own->texts[0].size = size;
+    return fine;
+}
+
 /* Text of the i-th best translation: the parts, with the white space before each. False where memory ends. */
 static bool write_text(const nmt_model *m, const nmt_results *r, size_t line, size_t i) {
-    const line_result *own = &r->lines[line];
+    line_result *own = &r->lines[line];
     char *part = NULL, *to = NULL, *upper = NULL;
-    size_t part_room = 0, room = 0, size = 0, upper_room = 0;
+    size_t part_room = 0, room = 0, size = 0, counted = 0, upper_room = 0;
     bool fine = grown(&to, 1, &room, 1), has_prefix = own->asked && own->asked->prefix.begin < own->asked->prefix.end;
+    written_text *texts = NULL, before = {0};
+    pieces *all = NULL;
+    stretches words = {0}, written = {0};
+    if (fine && own->stays) {
+        fine = grown(&to, 1, &room, (size_t)(own->kept->line.end - own->kept->line.begin) + 1);
+        return fine ? write_same(r, own, to) : (free(to), false);
+    }
+    const text read = own->kept ? own->kept->line : own->read;
+    if (fine && own->parts && (own->kept || has_unknown(r, line, i))) {
+        all = calloc(own->parts + 1, sizeof *all);
+        fine = all && (texts = placed(m, r, line, i, all)) && (!r->aligns || find_words(read, &words));
+    }
     for (size_t p = 0; fine && p < own->parts + (!own->parts && has_prefix); p++) {
-        int64_t bytes = p < own->parts ? decoded(m, found_of(r, line, i, p), &part, &part_room) : 0;
+        const bool is_placed = texts && p < own->parts, aligns = is_placed && r->aligns;
+        int64_t bytes = p >= own->parts ? 0 : texts ? (int64_t)texts[p].size : decoded(m, found_of(r, line, i, p), &part, &part_room);
+        if (is_placed) free(part), part = texts[p].bytes, part_room = texts[p].room, texts[p].bytes = NULL;
+        if (!p && has_prefix && aligns && bytes > 0) {
+            if (!(fine = grown(&before.bytes, 1, &before.room, (size_t)bytes))) break;
+            memcpy(before.bytes, part, before.size = (size_t)bytes);
+        }
         if (!p && has_prefix && bytes >= 0) bytes = respelled(own->asked, &part, &part_room, bytes);
+        if (!p && has_prefix && aligns && bytes > 0)
+            move_spans(&all[0], (text){before.bytes, before.bytes + before.size}, (text){part, part + bytes});
         fine = bytes >= 0;
         if (bytes <= 0) continue;
         size_t number = own->first + p, begin = number ? r->ends[number - 1].spaces : 0,
                spaces = size ? r->ends[number].spaces - begin : 0;
-        if (own->small) bytes = case_upper(part, (size_t)bytes, &upper, &upper_room);
+        const bool in_capitals = own->small && !texts;
+        if (in_capitals) bytes = case_upper(part, (size_t)bytes, &upper, &upper_room);
         if (!(fine = bytes >= 0 && grown(&to, 1, &room, size + spaces + (size_t)bytes + 1))) break;
+        if (aligns) {
+            counted -= size && !spaces; /* without a space the last word continues */
+            written.count = 0;
+            fine = align_part(own->kept, read, &words, &all[p], (text){part, part + bytes}, counted, &own->texts[i].aligned) &&
+                   find_words((text){part, part + bytes}, &written);
+            counted += written.count;
+        }
         if (spaces) memcpy(to + size, r->spaces + begin, spaces);
-        memcpy(to + size + spaces, own->small ? upper : part, (size_t)bytes);
+        memcpy(to + size + spaces, in_capitals ? upper : part, (size_t)bytes);
         size += spaces + (size_t)bytes;
     }
-    free(part);
-    free(upper);
+    free(part), free(upper), free(before.bytes), free(words.all), free(written.all);
+    for (size_t p = 0; p < own->parts; p++) {
+        if (texts) free(texts[p].bytes);
+        if (all) pieces_clear(&all[p]);
+    }
+    free(texts), free(all);
     own->texts[i].bytes = to, own->texts[i].size = size;
     return fine;
 }
@@ -716,6 +914,10 @@ static nmt_results *new_results(const nmt_model *m, size_t count, const nmt_opti
     const int reached = (int)(o->max_length_factor * 2.0f) + o->max_length_offset - 2;
     if (o->min_length && o->min_length > reached)
         REFUSE("min_length must be 0 to %d, which a source of one word may have", reached > 0 ? reached : 0);
+    for (int32_t id = 0; o->replace_unknown && id < subwords_size(m->target); id++)
+        if (subwords_is_byte(m->target, id)) REFUSE("replace_unknown: the tokenizer of this model has no unknown words");
+    for (int i = 0; (o->replace_unknown || o->placeholders) && i < m->count; i++)
+        if (!m->models[i]->set.attentions) REFUSE("%s: the model does not report its attention", o->placeholders ? "placeholders" : "replace_unknown");
     size_t known = 0;
     while (known < m->language_count && m->languages[known] != o->target_language) known++;
     if (o->target_language && known == m->language_count)
@@ -731,7 +933,11 @@ static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o,
                              size_t room) {
     if (!r) return NULL;
     r->found = calloc(r->parts + 1, sizeof *r->found);
-    bool fine = r->found && (!r->parts || search_all(m, r, o));
+    nmt_options own = *o;
+    own.attention = o->attention || r->replaces;
+    for (size_t i = 0; i < r->count; i++) own.attention = own.attention || r->lines[i].kept;
+    r->aligns = o->attention;
+    bool fine = r->found && (!r->parts || search_all(m, r, &own));
     for (size_t i = 0; fine && i < r->count; i++) fine = write_line(m, r, i, texts);
     if (fine && (!texts || join_lines(r))) return r;
     nmt_free(r);
@@ -752,13 +958,15 @@ static bool is_asked(const nmt_request *q) {
     return q->forbidden_size || (q->prefix_size && after_spaces(prefix) < prefix.end);
 }
 
-/* Exchanges a line in capitals for its small letters. False where memory ends. */
+/* Exchanges a line in capitals for its small letters, in what is read, of which it is the end. False where memory ends. */
 static bool lower_line(const nmt_model *m, line_result *own, text *line) {
-    size_t size = (size_t)(line->end - line->begin);
+    size_t size = (size_t)(line->end - line->begin), before = (size_t)(line->begin - own->read.begin);
     if (!case_in_capitals(line->begin, size)) return true;
-    if (!(own->small = malloc(size))) return false;
-    case_lower_line(line->begin, size, &m->rules, m->is_english, own->small);
-    *line = (text){own->small, own->small + size};
+    if (!(own->small = malloc(before + size))) return false;
+    memcpy(own->small, own->read.begin, before);
+    case_lower_line(line->begin, size, &m->rules, m->is_english, own->small + before);
+    own->read = (text){own->small, own->small + before + size};
+    *line = (text){own->small + before, own->read.end};
     return true;
 }
 
@@ -767,6 +975,7 @@ static nmt_results *cut(nmt_model *m, const char *const *lines, const size_t *si
                         const nmt_options *o, char *problem, size_t room) {
     nmt_results *r = new_results(m, count, o, problem, room);
     cutter c = {.m = m, .to = r, .split = m->split, .longest = (size_t)o->split_long};
+    if (r) r->keeps = o->placeholders, r->replaces = o->replace_unknown;
     if (o->split) c.split = o->split == 1 ? SPLIT_ALL : SPLIT_NONE;
     for (size_t i = 0; r && i < count; i++) {
         line_result *own = &r->lines[i];
@@ -774,12 +983,28 @@ static nmt_results *cut(nmt_model *m, const char *const *lines, const size_t *si
         if (!sizes[i]) continue; /* of what may be null */
         text line = {lines[i], lines[i] + sizes[i]};
         if (after_spaces(line) == line.end) continue;
+        if (r->keeps && sizes[i] <= LONGEST_LINE) {
+            keeping found = (own->kept = calloc(1, sizeof *own->kept)) ? keep_line(own->kept, line, false) : NO_MEMORY;
+            if (found == NO_MEMORY || found == NO_STAND_IN) {
+                snprintf(problem, room, found == NO_MEMORY ? "not enough memory" : "line %zu: it has every character of Unicode's "
+                         "private use area: none is left for its placeholders", i);
+                nmt_free(r);
+                r = NULL;
+                break;
+            }
+            if (found == KEEPS) line = (text){own->kept->bytes, own->kept->bytes + own->kept->size};
+            else kept_clear(own->kept), free(own->kept), own->kept = NULL;
+            if ((own->stays = own->kept && !has_letters(line))) continue;
+        }
+        own->read = line, c.kept = own->kept, c.last = 0;
         c.language = m->language_count ? language_of(m, &line, o->target_language) : 0;
         bool spoken = c.language || !m->language_count;
         bool fine = spoken && sizes[i] <= LONGEST_LINE;
         if (fine && o->capitals && !(requests && is_asked(&requests[i]))) fine = lower_line(m, own, &line);
+        c.read = own->read.begin;
         fine = fine && add_line(&c, line, own);
         own->parts = r->parts - own->first;
+        own->stays = own->kept && !own->parts;
         if (fine) continue;
         if (!spoken) say_languages(m, i, problem, room);
         else if (sizes[i] > LONGEST_LINE) snprintf(problem, room, "line %zu: more than %d bytes", i, (int)LONGEST_LINE);
@@ -788,6 +1013,10 @@ static nmt_results *cut(nmt_model *m, const char *const *lines, const size_t *si
         r = NULL;
     }
     free(c.ids);
+    free(c.own);
+    free(c.spans);
+    free(c.places);
+    free(c.between);
     return r;
 }
 
@@ -814,6 +1043,13 @@ static nmt_results *ask(nmt_model *m, nmt_results *r, const nmt_request *request
     char said[500];
     for (size_t i = 0; r && requests && i < r->count; i++) {
         if (!requests[i].prefix_size && !requests[i].forbidden_size) continue;
+        text prefix = {requests[i].prefix, requests[i].prefix + requests[i].prefix_size};
+        if (r->lines[i].kept && prefix.begin < prefix.end && after_spaces(prefix) < prefix.end) {
+            text own = r->lines[i].kept->items[0].own;
+            snprintf(problem, room, "line %zu: prefix: not allowed together with '%.*s', which is put into the translation "
+                     "afterwards", i, own.end - own.begin > 200 ? 200 : (int)(own.end - own.begin), own.begin);
+            return nmt_free(r), NULL;
+        }
         const vocabulary *words = words_of(m);
         wishes *own = words ? calloc(1, sizeof *own) : NULL;
         bool fine = own && wishes_read(own, &requests[i], m->target, words, said, sizeof said);
@@ -848,7 +1084,7 @@ nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const si
     for (size_t i = 0; r && i < count; i++) {
         r->lines[i].first = r->parts;
         r->lines[i].sentences = r->lines[i].parts = lengths[i] > 0;
-        if (lengths[i] && !add_part(r, 0, ids[i], lengths[i], "", 0)) {
+        if (lengths[i] && !add_part(r, 0, ids[i], NULL, lengths[i], "", 0)) {
             nmt_free(r);
             REFUSE("not enough memory");
         }
@@ -871,7 +1107,7 @@ nmt_results *nmt_score_pairs(nmt_model *m, const char *const *sources, const siz
         size_t prefix_room = 0;
         own->first = r->parts;
         int64_t read = subwords_encode(m->source, sources[i], source_sizes[i], &ids, &id_room);
-        fine = keeps && read >= 0 && add_part(r, 0, ids, (size_t)read, "", 0);
+        fine = keeps && read >= 0 && add_part(r, 0, ids, NULL, (size_t)read, "", 0);
         own->parts = own->sentences = r->parts - own->first;
         if (!fine) break;
         keeps->count = subwords_encode(m->target, targets[i], target_sizes[i], &keeps->prefix, &prefix_room);
@@ -916,6 +1152,16 @@ size_t nmt_parts(const nmt_results *r, size_t line) { return r->lines[line].part
 
 size_t nmt_sentences(const nmt_results *r, size_t line) { return r->lines[line].sentences; }
 
+size_t nmt_unknown(const nmt_results *r, size_t line) {
+    const line_result *own = &r->lines[line];
+    size_t begin = own->first ? r->ends[own->first - 1].ids : 0, count = 0;
+    for (size_t i = begin; own->parts && i < r->ends[own->first + own->parts - 1].ids; i++) {
+        const kept *item = r->ids[i] == UNK && own->kept ? kept_from(own->kept, r->places[i].begin) : NULL;
+        count += r->ids[i] == UNK && !(item && item->read.begin == r->places[i].begin);
+    }
+    return count;
+}
+
 const int32_t *nmt_source_ids(const nmt_results *r, size_t line, size_t part, size_t *count) {
     size_t number = r->lines[line].first + part, start = number ? r->ends[number - 1].ids : 0;
     *count = r->ends[number].ids - start;
@@ -934,6 +1180,14 @@ const float *nmt_log_probs(const nmt_results *r, size_t line, size_t i, size_t p
 
 const float *nmt_entropies(const nmt_results *r, size_t line, size_t i, size_t part) {
     return found_of(r, line, i, part)->entropies;
+}
+
+const int32_t *nmt_alignment(const nmt_results *r, size_t line, size_t i, size_t *count) {
+    const line_result *own = &r->lines[line];
+    static const int32_t none = 0;
+    bool is_placed = r->aligns && own->texts && (own->stays || (own->parts && is_finite(r, line) && (own->kept || has_unknown(r, line, i))));
+    *count = is_placed ? own->texts[i].aligned.count : 0;
+    return !is_placed ? NULL : own->texts[i].aligned.all ? own->texts[i].aligned.all : &none;
 }
 
 const float *nmt_attention(const nmt_results *r, size_t line, size_t i, size_t part) {

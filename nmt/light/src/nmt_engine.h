@@ -45,6 +45,8 @@ typedef struct {
     int32_t top_k;             /* draw among so many most probable words; 0: all */
     float top_p;               /* and of these among the fewest that have this probability together */
     int32_t seed;              /* the same line gets the same samples */
+    int32_t placeholders;      /* of a source line are in its translation, unchanged; placed by the attention */
+    int32_t replace_unknown;   /* words in the translation by the source words that they attend to most */
     int32_t entropies;         /* whether those of the tokens' distributions are computed */
 
     /* Read before each step, unless null: another thread ends the call by a value other than 0. */
@@ -149,6 +151,9 @@ NMT_API size_t nmt_parts(const nmt_results *, size_t line);
 /* How many sentences, or lines, these parts belong to: fewer than there are parts where one was too long. */
 NMT_API size_t nmt_sentences(const nmt_results *, size_t line);
 
+/* Tokens of the source that are not in the vocabulary, placeholders not counted. */
+NMT_API size_t nmt_unknown(const nmt_results *, size_t line);
+
 /* Tokens of the source of a part, the end symbol counted. */
 NMT_API const int32_t *nmt_source_ids(const nmt_results *, size_t line, size_t part, size_t *count);
 
@@ -161,6 +166,10 @@ NMT_API const float *nmt_entropies(const nmt_results *, size_t line, size_t i, s
 
 /* Where it was asked for, [tokens of the translation][tokens of the source], each row adding up to 1. */
 NMT_API const float *nmt_attention(const nmt_results *, size_t line, size_t i, size_t part);
+
+/* Where attention was asked for and placeholders or unknown words were replaced in the i-th best translation, pairs of a word
+   of the line and one of the translation, both from 0; null for other translations. */
+NMT_API const int32_t *nmt_alignment(const nmt_results *, size_t line, size_t i, size_t *pairs);
 
 /* Sentences of a text: how many there are, and of the first `room` of them begin and end, in bytes, without the white
    space around them. `language` is a code such as `de` or `pt-BR`; for null, or one that is not known, words of all

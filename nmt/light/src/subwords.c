@@ -484,8 +484,22 @@ static size_t write_escaped(char *to, span from, span space) {
     return size;
 }
 
-/* Writes it to *to, which is grown; returns its size, or -1 as subwords_encode does. */
-static int64_t normalize(const subwords *model, const char *text, size_t size, char **to, size_t *room) {
+/* Where in a text each byte of its normalised form is from, and its end. */
+typedef struct {
+    uint32_t *all;
+    size_t room;
+} origin_list;
+
+/* Notes that the bytes of the normalised text up to `last` are from `origin`. False where memory ends, as below. */
+static bool note_origin(origin_list *origins, size_t first, size_t last, size_t origin) {
+    if (!origins) return true;
+    if (!grown(&origins->all, sizeof *origins->all, &origins->room, last + 1)) return false;
+    for (size_t i = first; i <= last; i++) origins->all[i] = (uint32_t)origin;
+    return true;
+}
+
+/* Writes it to *to, which is grown; returns its size, or -1 as subwords_encode does. `origins` may be null. */
+static int64_t normalize(const subwords *model, const char *text, size_t size, char **to, size_t *room, origin_list *origins) {
     const model_spec *spec = &model->spec;
     const span space = spec->escape_spaces ? (span){WORD_BEGIN, WORD_BEGIN_SIZE} : (span){" ", 1};
     const span dummy = {" ", spec->dummy_space ? 1 : 0};
@@ -494,21 +508,29 @@ static int64_t normalize(const subwords *model, const char *text, size_t size, c
     if (at == size) return 0;
     if (size > LARGEST_TEXT || !grown(to, 1, room, size + size / 2 + 16)) return -1;
     if (!spec->space_is_suffix) written = write_escaped(*to, dummy, space);
+    if (!note_origin(origins, 0, written, at)) return -1;
     while (at < size) {
         span part;
+        size_t begin = at, before = written;
         at += normalize_prefix(model, text + at, size - at, &part);
         while (after_space && part.size && *part.bytes == ' ') part.bytes++, part.size--;
-        if (!part.size) continue;
+        if (!part.size) {
+            if (!note_origin(origins, written, written, at)) return -1;
+            continue;
+        }
         if (part.size > LARGEST_TEXT / WORD_BEGIN_SIZE) return -1;
         size_t needed = written + WORD_BEGIN_SIZE * (part.size + 1); /* with a space after it */
         if (needed > LARGEST_TEXT || !grown(to, 1, room, needed)) return -1;
         written += write_escaped(*to + written, part, space);
+        if (!note_origin(origins, before, written, begin) || !note_origin(origins, written, written, at)) return -1;
         after_space = spec->remove_extra_spaces && part.bytes[part.size - 1] == ' ';
     }
     while (spec->remove_extra_spaces && written >= space.size &&
            memcmp(*to + written - space.size, space.bytes, space.size) == 0)
         written -= space.size;
+    size_t before = written;
     if (spec->space_is_suffix) written += write_escaped(*to + written, dummy, space);
+    if (origins && !note_origin(origins, before, written, origins->all[before])) return -1;
     return (int64_t)written;
 }
 
@@ -520,16 +542,26 @@ typedef struct {
     int32_t *ids; /* with room for one for each byte of the normalised text */
     int64_t count;
     bool after_unknown;
+    const char *whole; /* the normalised text */
+    token_span *spans; /* of the ids in it; null: not wanted */
 } id_sink;
+
+static void add_one(id_sink *sink, const char *text, uint32_t begin, uint32_t end, int32_t id) {
+    if (sink->spans) sink->spans[sink->count] = (token_span){(uint32_t)(text - sink->whole) + begin, (uint32_t)(text - sink->whole) + end};
+    sink->ids[sink->count++] = id;
+}
 
 /* Adds what becomes of a part of a text that has this id. An unknown part becomes its bytes, where the model has them;
    else several unknown parts in a row are one. */
 static void add_id(id_sink *sink, const char *text, uint32_t size, int32_t id) {
     bool is_unknown = id == sink->model->unknown;
     if (is_unknown && sink->model->spec.byte_fallback)
-        for (uint32_t i = 0; i < size; i++) sink->ids[sink->count++] = sink->model->byte_ids[(uint8_t)text[i]];
+        for (uint32_t i = 0; i < size; i++) /* the last one has the whole part */
+            add_one(sink, text, 0, i + 1 < size ? 0 : size, sink->model->byte_ids[(uint8_t)text[i]]);
     else if (!is_unknown || !sink->after_unknown)
-        sink->ids[sink->count++] = id;
+        add_one(sink, text, 0, size, id);
+    else if (sink->spans)
+        sink->spans[sink->count - 1].end += size;
     sink->after_unknown = is_unknown;
 }
 
@@ -742,29 +774,38 @@ static bool split_unigram(const char *text, uint32_t size, id_sink *sink) {
     return true;
 }
 
-static int64_t encode(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room) {
+static int64_t encode(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room, token_span **spans,
+                      size_t *span_room) {
     char *normal = NULL;
     size_t normal_room = 0;
-    int64_t count = normalize(model, text, size, &normal, &normal_room);
+    origin_list origins = {0};
+    int64_t count = normalize(model, text, size, &normal, &normal_room, spans ? &origins : NULL);
     if (count > 0) {
         bool fine = grown(ids, sizeof **ids, room, (size_t)count);
-        id_sink sink = {.model = model, .ids = *ids};
+        fine = fine && (!spans || grown(spans, sizeof **spans, span_room, (size_t)count));
+        id_sink sink = {.model = model, .ids = *ids, .whole = normal, .spans = spans ? *spans : NULL};
         fine = fine && (model->spec.model_type == BPE ? split_bpe : split_unigram)(normal, (uint32_t)count, &sink);
         count = fine ? sink.count : -1;
     }
+    for (int64_t i = 0; spans && i < count; i++)
+        (*spans)[i] = (token_span){origins.all[(*spans)[i].begin], origins.all[(*spans)[i].end]};
     free(normal);
+    free(origins.all);
     return count;
 }
 
 /* A text as it is read, normalised, with spaces; without those at its ends. */
-static int64_t read_text(const subwords *model, const char *text, size_t size, char **to, size_t *room, size_t *begin) {
-    int64_t count = normalize(model, text, size, to, room);
+static int64_t read_text(const subwords *model, const char *text, size_t size, char **to, size_t *room, size_t *begin,
+                         origin_list *origins) {
+    int64_t count = normalize(model, text, size, to, room, origins);
     size_t used = 0;
     for (int64_t i = 0; i < count; used++) {
         bool is_space = begins_word(*to + i, (size_t)(count - i));
         (*to)[used] = is_space ? ' ' : (*to)[i];
+        if (origins) origins->all[used] = origins->all[i];
         i += is_space ? WORD_BEGIN_SIZE : 1;
     }
+    if (origins && count > 0) origins->all[used] = origins->all[count];
     for (*begin = 0; *begin < used && (*to)[*begin] == ' ';) ++*begin;
     while (used > *begin && (*to)[used - 1] == ' ') used--;
     return count < 0 ? -1 : (int64_t)(used - *begin);
@@ -772,33 +813,44 @@ static int64_t read_text(const subwords *model, const char *text, size_t size, c
 
 /* `part`: whether the text is part of a line, `inside` it or at its beginning. */
 static int64_t encode_marked(const subwords *model, const char *text, size_t size, bool part, bool inside, int32_t **ids,
-                             size_t *room) {
+                             size_t *room, token_span **spans, size_t *span_room) {
     char *plain = NULL, *marked = NULL;
     size_t plain_room = 0, marked_room = 0, begin = 0;
-    int64_t count = read_text(model, text, size, &plain, &plain_room, &begin);
+    origin_list origins = {0};
+    case_origins marks = {0};
+    int64_t count = read_text(model, text, size, &plain, &plain_room, &begin, spans ? &origins : NULL);
     if (count >= 0)
         count = case_mark(model->cases, plain ? plain + begin : "", (size_t)count, part && inside, part && !inside, &marked,
-                          &marked_room);
+                          &marked_room, spans ? &marks : NULL);
     const int64_t marked_size = count;
-    if (count >= 0) count = encode(model, marked ? marked : "", (size_t)count, ids, room);
+    if (count >= 0) count = encode(model, marked ? marked : "", (size_t)count, ids, room, spans, span_room);
+    for (int64_t i = 0; spans && i < count; i++) {
+        token_span *own = &(*spans)[i];
+        *own = (token_span){origins.all[begin + marks.all[own->begin]], origins.all[begin + marks.all[own->end]]};
+    }
     /* Before a mark inside a line there is no space of its own. */
     if (part && inside && count > 0 && case_begins_with_mark(marked, (size_t)marked_size)) {
         const piece *first = &model->pieces[(*ids)[0]];
         if (first->size == WORD_BEGIN_SIZE && begins_word(model->bytes + first->offset, first->size))
             memmove(*ids, *ids + 1, (size_t)--count * sizeof **ids);
     }
-    free(plain), free(marked);
+    free(plain), free(marked), free(origins.all), free(marks.all);
     return count;
 }
 
+int64_t subwords_encode_spans(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room,
+                              token_span **spans, size_t *span_room) {
+    if (model->cases) return encode_marked(model, text, size, false, false, ids, room, spans, span_room);
+    return encode(model, text, size, ids, room, spans, span_room);
+}
+
 int64_t subwords_encode(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room) {
-    if (model->cases) return encode_marked(model, text, size, false, false, ids, room);
-    return encode(model, text, size, ids, room);
+    return subwords_encode_spans(model, text, size, ids, room, NULL, NULL);
 }
 
 int64_t subwords_encode_part(const subwords *model, const char *text, size_t size, bool inside, int32_t **ids, size_t *room) {
-    if (model->cases) return encode_marked(model, text, size, true, inside, ids, room);
-    return encode(model, text, size, ids, room);
+    if (model->cases) return encode_marked(model, text, size, true, inside, ids, room, NULL, NULL);
+    return encode(model, text, size, ids, room, NULL, NULL);
 }
 
 int64_t subwords_spelled(const subwords *model, const char *text, size_t size, char **to, size_t *room) {
@@ -843,7 +895,7 @@ static const piece *piece_of(const subwords *model, int32_t id) {
 
 /* Writes the characters of a run of byte pieces, U+FFFD for each that is of none; how many ids it has, -1 where memory
    ends. */
-static int64_t write_byte_run(writer *w, const int32_t *ids, int64_t count) {
+static int64_t write_byte_run(writer *w, const int32_t *ids, int64_t count, size_t *ends) {
     char bytes[4];
     uint32_t size = 0;
     int64_t next = 0;
@@ -853,24 +905,28 @@ static int64_t write_byte_run(writer *w, const int32_t *ids, int64_t count) {
             bytes[size++] = (char)p->byte, next++;
         if (!size) return next;
         uint32_t length = valid_char_size(bytes, size);
+        int64_t first = next - size;
+        for (uint32_t i = 0; ends && i < length; i++) ends[first + i] = w->size;
         if (!write_bytes(w, length ? (span){bytes, length} : (span){REPLACEMENT, 3})) return -1;
         if (!length) length = 1;
+        if (ends) ends[first + length - 1] = w->size; /* the last one has the whole character */
         size -= length;
         memmove(bytes, bytes + length, size);
     }
 }
 
-static int64_t decode(const subwords *model, const int32_t *ids, int64_t count, char **text, size_t *room) {
+static int64_t decode(const subwords *model, const int32_t *ids, int64_t count, char **text, size_t *room, size_t *ends) {
     const model_spec *spec = &model->spec;
     writer w = {.model = model, .text = text, .room = room};
     bool at_begin = true;
     for (int64_t i = 0; i < count;) {
-        int64_t run = write_byte_run(&w, ids + i, count - i);
+        int64_t run = write_byte_run(&w, ids + i, count - i, ends ? ends + i : NULL);
         if (run < 0) return -1;
         i += run;
         if (w.size) at_begin = false;
         if (i == count) break;
         const piece *p = piece_of(model, ids[i++]);
+        if (ends) ends[i - 1] = w.size;
         if (p && p->type == CONTROL) continue;
         span part = p ? (span){model->bytes + p->offset, p->size} : (span){NULL, 0};
         bool lost_space = false;
@@ -881,18 +937,26 @@ static int64_t decode(const subwords *model, const int32_t *ids, int64_t count, 
         bool is_unknown = !p || p->type == UNKNOWN;
         if (!(is_unknown ? write_bytes(&w, spec->unknown_text) : write_spaced(&w, part))) return -1;
         if (lost_space || w.size) at_begin = false;
+        if (ends) ends[i - 1] = w.size;
     }
     return (int64_t)w.size;
 }
 
-int64_t subwords_decode(const subwords *model, const int32_t *ids, int64_t count, char **text, size_t *room) {
+int64_t subwords_decode_ends(const subwords *model, const int32_t *ids, int64_t count, char **text, size_t *room,
+                             size_t *ends) {
     char *marked = NULL;
-    size_t marked_room = 0;
-    if (!model->cases) return decode(model, ids, count, text, room);
-    int64_t size = decode(model, ids, count, &marked, &marked_room);
-    if (size >= 0) size = case_unmark(model->cases, marked ? marked : "", (size_t)size, text, room);
-    free(marked);
+    size_t marked_room = 0, *places = NULL;
+    if (!model->cases) return decode(model, ids, count, text, room, ends);
+    int64_t size = decode(model, ids, count, &marked, &marked_room, ends);
+    if (size >= 0 && ends && !(places = malloc(((size_t)size + 1) * sizeof *places))) size = -1;
+    if (size >= 0) size = case_unmark(model->cases, marked ? marked : "", (size_t)size, text, room, places);
+    for (int64_t i = 0; places && size >= 0 && i < count; i++) ends[i] = places[ends[i]];
+    free(marked), free(places);
     return size;
+}
+
+int64_t subwords_decode(const subwords *model, const int32_t *ids, int64_t count, char **text, size_t *room) {
+    return subwords_decode_ends(model, ids, count, text, room, NULL);
 }
 
 int64_t subwords_added(const subwords *model, int32_t id, char **text, size_t *room) {
@@ -905,6 +969,11 @@ int64_t subwords_added(const subwords *model, int32_t id, char **text, size_t *r
                 : p->type == UNKNOWN ? write_bytes(&w, model->spec.unknown_text)
                                      : write_spaced(&w, (span){model->bytes + p->offset, p->size});
     return fine ? (int64_t)w.size : -1;
+}
+
+bool subwords_is_byte(const subwords *model, int32_t id) {
+    const piece *p = piece_of(model, id);
+    return p && p->type == BYTE;
 }
 
 /* --- models --- */

@@ -31,13 +31,28 @@ int64_t subwords_encode_part(const subwords *, const char *text, size_t size, bo
    `subwords_decode`. */
 int64_t subwords_spelled(const subwords *, const char *text, size_t size, char **to, size_t *room);
 
+/* Where in a text a token is, in bytes. */
+typedef struct {
+    uint32_t begin, end;
+} token_span;
+
+/* The same with the place of each id, in room that is grown alike: `offset_mapping` of SentencePiece. */
+int64_t subwords_encode_spans(const subwords *, const char *text, size_t size, int32_t **ids, size_t *room,
+                              token_span **spans, size_t *span_room);
+
 /* The text of ids; ids outside of the vocabulary are as the unknown one. Writes it to `*text`, which has room for
    `*room` bytes and is grown alike, without a 0 at its end, and returns how many bytes it has; -1 where memory ends. */
 int64_t subwords_decode(const subwords *, const int32_t *ids, int64_t count, char **text, size_t *room);
 
+/* The same with where in the text each id ends, where the next one begins. */
+int64_t subwords_decode_ends(const subwords *, const int32_t *ids, int64_t count, char **text, size_t *room, size_t *ends);
+
 /* What a token adds to a text, where others stand before it: of a byte that byte, of a line end a space. Written as by
    `subwords_decode`. */
 int64_t subwords_added(const subwords *, int32_t id, char **text, size_t *room);
+
+/* Whether a token stands for one byte. */
+bool subwords_is_byte(const subwords *, int32_t id);
 
 /* The piece with an id, as `id_to_piece` has it; not ended by a 0. Null outside of the vocabulary. */
 const char *subwords_piece(const subwords *, int32_t id, size_t *size);

@@ -20,6 +20,12 @@ bool is_alphanumeric(uint32_t c) { return is_in(c, ALPHANUMERIC, sizeof ALPHANUM
 
 bool is_mark(uint32_t c) { return c >= 0x300 && is_in(c, MARKS, sizeof MARKS / sizeof *MARKS); }
 
+bool is_opening(uint32_t c) { return is_in(c, OPENING, sizeof OPENING / sizeof *OPENING); }
+
+bool is_closing(uint32_t c) { return is_in(c, CLOSING, sizeof CLOSING / sizeof *CLOSING); }
+
+bool is_dash(uint32_t c) { return is_in(c, DASHES, sizeof DASHES / sizeof *DASHES); }
+
 bool is_unspaced(uint32_t c) {
     static const uint32_t RANGES[][2] = {
         {0xe00, 0x109f},   {0x1780, 0x17ff}, {0x19e0, 0x19ff}, {0xaa60, 0xaa7f}, {0x3005, 0x3007}, {0x3040, 0x312f},

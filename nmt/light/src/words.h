@@ -16,6 +16,11 @@ typedef struct {
 bool is_alphanumeric(uint32_t);
 bool is_mark(uint32_t); /* on a letter, or a vowel that is written as one */
 
+/* What opens a bracket or quotation; what closes one, and characters without width; a dash. */
+bool is_opening(uint32_t);
+bool is_closing(uint32_t);
+bool is_dash(uint32_t);
+
 /* Of scripts without spaces between words. */
 bool is_unspaced(uint32_t);
 
