@@ -63,11 +63,13 @@ def test_the_translation_is_that_of_the_small_letters(
     assert "capitals" not in as_it_is.notes
 
 
-def test_the_engine_reads_and_writes_what_the_run_does(models: dict[str, Any]) -> None:
+@pytest.mark.parametrize("keeps", [{}, {"placeholders": True}], ids=str)
+def test_the_engine_reads_and_writes_what_the_run_does(models: dict[str, Any], keeps: dict[str, Any]) -> None:
     """Odd lines: letters without small ones, of other lengths in bytes, and of several characters."""
     chance = random.Random(3)
-    lines = ["".join(chance.choices(LETTERS[:-1] * 9 + "a", k=chance.randrange(1, 30))) for _ in range(100)]
-    options: Any = {"capitals": "lower", "details": DETAILS, "max_length_offset": 4, "split": "sentences"}
+    parts = [*(LETTERS[:-1] * 9 + "a"), *(["{Name}", "<b>", "</b>"] * 9 if keeps else [])]
+    lines = ["".join(chance.choices(parts, k=chance.randrange(1, 30))) for _ in range(100)]
+    options: Any = {"capitals": "lower", "details": DETAILS, "max_length_offset": 4, "split": "sentences", **keeps}
     count = 0
     for line, one, other in zip(
         lines, models["file"].translate(lines, **options), models["run"].translate(lines, **options), strict=True
