@@ -19,7 +19,7 @@ typedef struct {
 
 enum { SCANNED_MARKS = 8 };
 
-/* A text that is read for placeholders; zero but for the `whole` text at first. What has been read once is not read again:
+/* A text that is read for placeholders; zero at first, except the `whole` text. What has been read once is not read again:
    time is linear in the size of the text. */
 typedef struct {
     text whole;
