@@ -80,6 +80,7 @@ class Registry(Generic[T]):
 AUGMENTERS: Registry[Any] = Registry("augmentation", "nmt.augmentation.epochs")
 MODIFIERS: Registry[Any] = Registry("modifier of training text", "nmt.augmentation.modifiers")
 CASES: Registry[Any] = Registry("way to keep capitals", "nmt.case_marks.model")
+KEEPERS: Registry[Any] = Registry("way to keep text", "nmt.kept_text.keeper")
 CELLS: Registry[Any] = Registry("cell", "nmt.cells")
 INITIALIZERS: Registry[Any] = Registry("initializer", "nmt.cells", "nmt.optimization.initializers")
 MODELS: Registry[Any] = Registry(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.search.kept import count_placeholders
+from nmt.kept_text.lines import count_placeholders
 from tests.conftest import REPOSITORY
 from tests.console import call
 from tests.tiny_run import make_run

@@ -37,7 +37,9 @@ def typed(lines: Sequence[str], *, languages: tuple[str, str]) -> Changed:
     for name in [*_NAMES, *(name for name in MODIFIERS.names() if name not in _NAMES)]:
         modifier: Modifier = MODIFIERS.get(name)(languages)
         if not modifier.needs_next:
-            sources[_NAMES.get(name, name)] = [_modified(modifier, i, line) for i, line in enumerate(lines)]
+            shown = _NAMES.get(name, name)
+            shown = f"{shown} (modifier)" if shown in sources else shown  # of a plugin
+            sources[shown] = [_modified(modifier, i, line) for i, line in enumerate(lines)]
     sources["two letters exchanged"] = [_exchanged(i, line) for i, line in enumerate(lines)]
     return Changed(sources, lambda texts: [END_MARK.sub("", text).lower() for text in texts])
 

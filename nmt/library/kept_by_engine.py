@@ -23,7 +23,7 @@ from nmt.light.results import Request as Asked
 from nmt.light.translator import longest_source
 from nmt.search.constraints import ConstraintsMaker
 from nmt.search.reading import Reading
-from nmt.search.source import Sources
+from nmt.search.source import Sources, keeper_of
 from nmt.search.texts import Texts
 from nmt.search.values import Details, Hypothesis, Request, Translation
 
@@ -56,9 +56,10 @@ class Keeper:
         source, target = translator.subwords()
         tokenizer = SentencePieceTokenizer(source, target, options=SentencePieceOptions(joint=source == target))
         lines = lines_of_all([*map(_lines_of, translator.cards())])
-        self._sources = Sources(tokenizer, decoding, lines, glossary=glossary)
+        keeper = keeper_of(tokenizer, decoding, glossary=glossary)
+        self._sources = Sources(tokenizer, decoding, lines, keeper=keeper)
         constraints = ConstraintsMaker(tokenizer, decoding)
-        self._texts = Texts(tokenizer, constraints, replace_unknown=decoding.replace_unknown)
+        self._texts = Texts(tokenizer, constraints, keeper)
 
     def parts(self, requests: Sequence[Request]) -> list[list[int]]:
         """The tokens of each part in which each line would be translated."""

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer
 from nmt.data.capitals import in_capitals, small_letters
-from nmt.data.matching import MARKS, UNSPACED, is_boundary
 from nmt.data.sentences import Lines, splitter_of
 from nmt.data.tokenizer import LANGUAGE, Span, language_token, on_one_line, word_spans
 from nmt.errors import ConfigError, SettingError, say_once
 from nmt.light.options import AUTO, NONE
 from nmt.light.splitter import Splitter
-from nmt.search.kept import Kept, KeptLine, Kind, keep, load_glossary
+from nmt.registry import KEEPERS
 from nmt.search.values import Request
 
-_WORD = rf"[\w{MARKS}]+"
-_UNIT = re.compile(rf"{_WORD}(?:[-'’]{_WORD})*|[^\w\s]")
-_UNSPACED = re.compile(f"[{UNSPACED}]")
 _WORD_END = re.compile(r"\s+")
 NOWHERE: Final = (-1, -1)
 """The span of a token that is not in the text."""
@@ -51,7 +47,7 @@ class Part:
     """White space before its translation."""
     known: list[Span] | None = None
     """Where its tokens are, if that has been found out."""
-    kept: tuple[tuple[int, Kept], ...] = ()
+    kept: tuple[tuple[int, Any], ...] = ()
     """What is kept of it, with its place among all that is kept of the line."""
 
     def spans(self, tokenizer: Tokenizer) -> list[Span]:
@@ -69,7 +65,8 @@ class Source:
     line: str
     parts: list[Part]
     tokenizer: Tokenizer
-    kept: KeptLine | None = None
+    kept: Any = None
+    """What is kept of it, a `KeptLine` of nmt.kept_text; None if nothing is."""
     in_capitals: bool = False
     """Whether it is in capitals but read in small letters."""
     several: bool = False
@@ -91,40 +88,28 @@ class Source:
         """Where the tokens of each part are."""
         return [part.spans(self.tokenizer) for part in self.parts]
 
-    @cached_property
-    def units(self) -> list[SourceUnits]:
-        """The words and marks of each part."""
-        return [source_units(self.text, spans, part.kept) for part, spans in zip(self.parts, self.spans, strict=True)]
-
-    def original(self, spans: Sequence[Span]) -> list[Span]:
-        """Spans of the line from spans of the model's input."""
-        return list(spans) if self.kept is None else [self.kept.original(span) for span in spans]
-
     def space(self, number: int) -> str:
-        """The white space before the translation of a part: what is between the sentences in the line, of which tags
-        and the like have their own places."""
+        """The white space before the translation of a part."""
         part = self.parts[number]
-        if not number or self.kept is None or part.sentence == self.parts[number - 1].sentence:
-            return part.space
-        before = self.parts[number - 1]
-        begin, end = self.kept.original((before.begin + len(before.text), part.begin))
-        between = self.line[begin:end] if part.begin > before.begin + len(before.text) else ""
-        return "".join(letter for letter in between if letter.isspace()) or ("" if between else part.space)
+        return self.kept.space(self.line, self.parts[number - 1], part) if number and self.kept else part.space
 
     @property
     def unknown(self) -> int:
         """Tokens that are not in the vocabulary, not counting placeholders."""
-        count = 0
-        for part in self.parts:
-            count += part.ids.count(UNK)
-            if self.kept is not None and part.known is not None:
-                count -= sum(begin in self.kept.stand_ins for begin, _ in part.known)
-        return count
+        return sum(part.ids.count(UNK) - (self.kept.symbols(part) if self.kept else 0) for part in self.parts)
 
     @property
     def pieces(self) -> tuple[str, ...]:
         """Its tokens as the model reads them."""
         return tuple(name for part in self.parts for name in self.tokenizer.source_tokens([*part.ids, EOS]))
+
+
+def keeper_of(tokenizer: Tokenizer, decoding: DecodingConfig, *, glossary: str | None = None) -> Any:
+    """What keeps parts of lines as they are, where `decoding` asks for that; errors are those of the `Keeper` of
+    nmt.kept_text."""
+    if not (decoding.placeholders or decoding.glossary is not None or decoding.replace_unknown):
+        return None
+    return KEEPERS.get("attention")(tokenizer, decoding, glossary=glossary)
 
 
 class Sources:
@@ -138,21 +123,15 @@ class Sources:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, decoding: DecodingConfig, lines: Lines | None = None, *, glossary: str | None = None
+        self, tokenizer: Tokenizer, decoding: DecodingConfig, lines: Lines | None = None, *, keeper: Any = None
     ) -> None:
-        """Without `lines` (a model without text of its own) `auto` translates lines as a whole. `glossary` is the text
-        of the one that `decoding` names, where that is no file.
+        """Without `lines` (a model without text of its own) `auto` translates lines as a whole. `keeper` finds what of
+        a line is kept: of KEEPERS; None where nothing is.
 
-        Raises ConfigError where sentences are asked for and the splitter, which is C, cannot be compiled; DataError for
-        a glossary that cannot be read.
+        Raises ConfigError where sentences are asked for and the splitter, which is C, cannot be compiled.
         """
         self._tokenizer = tokenizer
-        self._keep: partial[KeptLine | None] | None = None
-        if decoding.placeholders or decoding.glossary is not None:
-            path, reads = decoding.glossary, tokenizer.source_form
-            terms = None if path is None else load_glossary(path, glossary, reads=reads)
-            spaced = tokenizer.splits_at_spaces
-            self._keep = partial(keep, placeholders=decoding.placeholders, glossary=terms, spaced=spaced)
+        self._keeper = keeper
         self._longest = decoding.split_long
         self._languages, self._language = tokenizer.languages(), decoding.target_language
         if self._language is not None:
@@ -178,12 +157,12 @@ class Sources:
             self._always = self._splits = self._splitter.splits(self._lines.several)
         self._joins = " " if self._splitter.is_spaced(self._lines.target_language) else ""
 
-    def kept_of(self, request: Request) -> KeptLine | None:
+    def kept_of(self, request: Request) -> Any:
         """What is kept of a line; None if nothing is.
 
         Raises DataError, which names the request, where the translation also has a prefix.
         """
-        kept = None if self._keep is None else self._keep(request.text)
+        kept = None if self._keeper is None else self._keeper.kept_of(request.text)
         if kept is not None and request.prefix.strip():
             what = f"{kept.kept[0].text!r}, which is put into the translation afterwards"
             raise request.error(f"prefix: not allowed together with {what}")
@@ -218,7 +197,7 @@ class Sources:
 
         The sentences of a request with required phrases are not cut, however long they are.
         """
-        read: list[tuple[int, str, KeptLine | None, list[int], int, list[Span]]] = []
+        read: list[tuple[int, str, Any, list[int], int, list[Span]]] = []
         lowered = set[int]()
         units: list[str] = []
         for place, request in enumerate(requests):
@@ -229,7 +208,7 @@ class Sources:
                 continue
             language, start = self._language_of(request, text)
             if (small := self._small(request, text, start)) is not None:
-                text, kept = small, None if kept is None else replace(kept, text=small)
+                text, kept = small, None if kept is None else kept.read_as(small)
                 lowered.add(place)
             bounds = self._splitter.bounds(text[start:]) if self._splits and self._splitter is not None else []
             bounds = [(begin + start, end + start) for begin, end in bounds]
@@ -247,7 +226,7 @@ class Sources:
                 bounds = [(start, len(text))]
             parts = list(self._parts(text, bounds, ids, whole=bool(requests[place].required)))
             if kept is not None:
-                parts = _with_kept(parts, kept, self._tokenizer)
+                parts = self._keeper.parts(parts, kept)
             if language:
                 parts = [replace(part, ids=[*language, *part.ids], led=1) for part in parts]
             whole = several and len(bounds) == 1
@@ -305,83 +284,6 @@ class Sources:
                 yield from self._cut(joined.strip(), begin=start, level=level + 1)
             else:
                 yield Part(ids, joined.strip(), start)
-
-
-def _with_kept(parts: Iterable[Part], kept: KeptLine, tokenizer: Tokenizer) -> list[Part]:
-    """The parts of `kept.text` as the model reads them: with the unknown symbol for each placeholder.
-
-    The model has no expectation about the unknown symbol, and the attention shows its translation.
-    """
-    found: list[Part] = []
-    for part in parts:
-        ids: list[int] = []
-        spans: list[Span] = []
-        last = -1
-        for token, (begin, end) in zip(part.ids, part.spans(tokenizer), strict=True):
-            inside = next((place for place in range(begin, max(end, begin + 1)) if place in kept.stand_ins), None)
-            if inside is None:
-                ids.append(token)
-                spans.append((begin, end))
-            elif inside != last:
-                # A token of nothing but the space before it is a part of it.
-                if spans and kept.text[slice(*spans[-1])].isspace():
-                    del ids[-1], spans[-1]
-                ids.append(UNK)
-                spans.append((inside, inside + 1))
-                last = inside
-        if ids:
-            found.append(replace(part, ids=ids, known=spans))
-    begins = [part.spans(tokenizer)[0][0] for part in found]
-    own: list[list[tuple[int, Kept]]] = [[] for _ in found]
-    for place, item in enumerate(kept.kept if found else ()):
-        own[max(0, bisect_right(begins, item.span[0]) - 1)].append((place, item))
-    return [replace(part, kept=tuple(items)) for part, items in zip(found, own, strict=True)]
-
-
-class SourceUnits(NamedTuple):
-    """The units of a part of a source."""
-
-    spans: list[Span]
-    """Where in the text that the model read they are."""
-    kept: dict[int, int]
-    """Kept units: place in `KeptLine.kept` and number of the unit."""
-    tokens: list[int]
-    """The unit of each token."""
-    words: list[bool]
-    """Whether each unit is a word; else it is a mark."""
-
-
-def source_units(text: str, tokens: Sequence[Span], kept: Sequence[tuple[int, Kept]]) -> SourceUnits:
-    """Units of what of `text` the tokens at these places are; `kept` is in it, with its places in the line."""
-    begin, end = min(span[0] for span in tokens if span != NOWHERE), max(span[1] for span in tokens)
-    units: list[Span] = []
-    begins = frozenset(span[0] for span in tokens)
-    places: dict[int, int] = {}
-    for place, item in kept:
-        if item.kind in (Kind.WORD, Kind.TERM):
-            units += units_of(text, begin, item.span[0], begins)
-            places[place] = len(units)
-            units.append(item.span)
-            begin = item.span[1]
-    units += units_of(text, begin, end, begins)
-    if not units:  # a part of a character
-        units.append((begin, end))
-    words = [any(letter.isalnum() for letter in text[slice(*unit)]) for unit in units]
-    return SourceUnits(units, places, places_of(tokens, units), words)
-
-
-def units_of(text: str, begin: int, end: int, begins: Container[int]) -> Iterator[Span]:
-    """Words and marks of a part of a text; in scripts without spaces a token that begins within a word, at one of the
-    places `begins`, begins a unit."""
-    for match in _UNIT.finditer(text, begin, max(begin, end)):
-        first, last = match.span()
-        if _UNSPACED.search(match[0]):
-            for place in range(first + 1, last):
-                beside = text[place - 1 : place + 1]
-                if place in begins and _UNSPACED.search(beside) and is_boundary(beside[0], beside[1]):
-                    yield first, place
-                    first = place
-        yield first, last
 
 
 def places_of(spans: Sequence[Span], words: Sequence[Span]) -> list[int]:

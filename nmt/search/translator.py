@@ -34,7 +34,7 @@ from nmt.search.ruled import (
     fusion_of,
 )
 from nmt.search.shortlist import RestrictedModel, load_shortlist
-from nmt.search.source import Source, Sources
+from nmt.search.source import Source, Sources, keeper_of
 from nmt.search.texts import Texts
 from nmt.search.values import (
     WINDOW,
@@ -137,13 +137,14 @@ class Translator:
         if decoding.no_repeat_ngram:
             self._rules.append(NoRepeatedNgrams(decoding.no_repeat_ngram))
         self._constraints = ConstraintsMaker(tokenizer, decoding)
-        self._texts = Texts(tokenizer, self._constraints, replace_unknown=decoding.replace_unknown)
+        keeper = keeper_of(tokenizer, decoding, glossary=glossary)
+        self._texts = Texts(tokenizer, self._constraints, keeper)
         self._shortlist = None
         if decoding.shortlist is not None:
             if decoding.shortlist not in prepared.shortlists:
                 prepared.shortlists[decoding.shortlist] = load_shortlist(decoding.shortlist, tokenizer)
             self._shortlist = prepared.shortlists[decoding.shortlist]
-        self._sources = Sources(tokenizer, decoding, lines, glossary=glossary)
+        self._sources = Sources(tokenizer, decoding, lines, keeper=keeper)
         if fusion is None:
             place, loaded = self.precision.device, prepared.language_models
             fusion = fusion_of(decoding, tokenizer, device=place, loaded=loaded)

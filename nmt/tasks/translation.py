@@ -28,8 +28,7 @@ from nmt.evaluation import build_metrics
 from nmt.interop.run_layout import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.registry import GUIDES, LOSSES, TASKS
-from nmt.search.kept import load_glossary
+from nmt.registry import GUIDES, KEEPERS, LOSSES, TASKS
 from nmt.search.ruled import fusion_of
 from nmt.search.shortlist import load_shortlist
 from nmt.search.translator import Translator
@@ -142,7 +141,7 @@ class Translation(Task):
         if decoding.shortlist is not None:
             load_shortlist(decoding.shortlist, tokenizer)  # what cannot work shows before the first update
         if decoding.glossary is not None:
-            load_glossary(decoding.glossary)
+            KEEPERS.get("attention").check_glossary(decoding.glossary)
         fusion = fusion_of(decoding, tokenizer, device=device)  # loaded once for all validations
         several, longest = data.train.report.several_share, data.train.longest_source  # as they are kept with the model
         trained = Lines(text.source_language, text.target_language, several, longest)

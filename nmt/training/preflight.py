@@ -28,8 +28,18 @@ from nmt.interop.model_dir import TRANSLATION, config_file, find_model
 from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import build_model, parameters_by_part
 from nmt.models.base import loss_weights
-from nmt.registry import CELLS, GENERATORS, INITIALIZERS, METRICS, MODELS, OPTIMIZERS, TASKS, TOKENIZERS, Registry
-from nmt.search.kept import load_glossary
+from nmt.registry import (
+    CELLS,
+    GENERATORS,
+    INITIALIZERS,
+    KEEPERS,
+    METRICS,
+    MODELS,
+    OPTIMIZERS,
+    TASKS,
+    TOKENIZERS,
+    Registry,
+)
 from nmt.search.shortlist import read_shortlist
 from nmt.system import expanded
 from nmt.training.distributed import World
@@ -258,7 +268,7 @@ def _questions(
     if shortlist is not None and Path(shortlist).is_file():  # see `without_files` for missing ones
         yield "decoding.shortlist", lambda: read_shortlist(shortlist)
     if glossary is not None and Path(glossary).is_file():
-        yield "decoding.glossary", lambda: load_glossary(glossary)
+        yield "decoding.glossary", lambda: KEEPERS.get("attention").check_glossary(glossary)
 
 
 def _is_known(config: Config) -> bool:

@@ -15,11 +15,11 @@ from nmt.config import load_config
 from nmt.corpora import command as data
 from nmt.data import Vocabulary, read_lines
 from nmt.errors import ConfigError, DataError
+from nmt.kept_text.lines import load_glossary
 from nmt.light.lines import is_wide, looks_like
 from nmt.other_tasks.vectors import read_vectors
 from nmt.ranking import command as rank
 from nmt.scoring import command as score
-from nmt.search.kept import load_glossary
 from nmt.tagging.labels import Columns, read_columns
 from tests.compiled import needed_engine
 from tests.tiny_run import make_run

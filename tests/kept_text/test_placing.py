@@ -7,11 +7,10 @@ import re
 import pytest
 import torch
 
-from nmt.data.matching import Matcher
 from nmt.data.tokenizer import word_spans
-from nmt.search.kept import KeptLine, keep
-from nmt.search.source import source_units
-from nmt.search.texts import Placer, pieces_of, written
+from nmt.kept_text.lines import KeptLine, keep
+from nmt.kept_text.matcher import Matcher
+from nmt.kept_text.placing import Placer, pieces_of, source_units, written
 
 
 def placed(line: str, translation: str, sources: str, glossary: dict[str, str] | None = None) -> str:

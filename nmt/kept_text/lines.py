@@ -9,16 +9,18 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.data.matching import UNSPACED, Matcher, canonical
+from nmt.data.matching import UNSPACED, canonical
 from nmt.data.text import read_lines
 from nmt.data.tokenizer import Span
 from nmt.errors import DataError, shown
+from nmt.kept_text.matcher import Matcher
+from nmt.search.source import Part
 
 _BRACES = r"\{\{\{[^{}\r\n]*\}\}\}|[$#]?\{\{[^{}\r\n]*\}\}|[$#]\{[^{}\r\n]*\}|%?\{[^{}\s]*\}"
 _PERCENT = r"(?<=[0-9])%[-+#0]?[A-Za-z]{2}|(?<=[A-Za-z0-9])%(?:2[0-9A-F]|[3-7][A-F]|[C-F][0-9A-F])"
@@ -270,6 +272,24 @@ class KeptLine:
         """The stretch of the line that a stretch of the text comes from."""
         begin, end = span
         return self.origins[begin], self.origins[end - 1] + 1 if end > begin else self.origins[begin]
+
+    def read_as(self, text: str) -> KeptLine:
+        """The same with as many other letters for the model to read."""
+        return replace(self, text=text)
+
+    def space(self, line: str, before: Part, part: Part) -> str:
+        """The white space before the translation of a part: what is between the sentences in the line, of which tags
+        and the like have their own places."""
+        if part.sentence == before.sentence:
+            return part.space
+        ending = before.begin + len(before.text)
+        begin, end = self.original((ending, part.begin))
+        between = line[begin:end] if part.begin > ending else ""
+        return "".join(letter for letter in between if letter.isspace()) or ("" if between else part.space)
+
+    def symbols(self, part: Part) -> int:
+        """How many unknown symbols of a part represent placeholders."""
+        return sum(begin in self.stand_ins for begin, _ in part.known or ())
 
 
 def keep(line: str, *, placeholders: bool, glossary: Matcher[str] | None, spaced: bool = False) -> KeptLine | None:

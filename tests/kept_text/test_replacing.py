@@ -16,8 +16,8 @@ from nmt.config import load_config
 from nmt.data import EOS, UNK
 from nmt.errors import ConfigError
 from nmt.interop.model_dir import LoadedModel, load_model
+from nmt.kept_text.lines import count_placeholders
 from nmt.search import Hypothesis, Request, Translator
-from nmt.search.kept import count_placeholders
 from tests.tiny_run import make_run
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.matching import Matcher
 from nmt.errors import DataError
-from nmt.search.kept import load_glossary
+from nmt.kept_text.lines import load_glossary
+from nmt.kept_text.matcher import Matcher
 
 TERMS = {
     "hot": "heiß",

@@ -1,0 +1,1 @@
+"""What of a source line is kept: placeholders, terms of a glossary, unknown words."""
