@@ -19,12 +19,12 @@ import pytest
 
 import nmt
 from nmt.cli import export
+from nmt.kept_text.lines import find_placeholders
 from nmt.library.values import Options
 from nmt.light import binding
 from nmt.light import lines as pace
 from nmt.light.options import options_of
 from nmt.scoring import command as score
-from nmt.search.kept import find_placeholders
 from tests.conftest import HANGS
 from tests.exported_run import LINES, Exported, make_exported
 from tests.light.odd_placeholders import odd_lines

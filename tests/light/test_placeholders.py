@@ -1,4 +1,4 @@
-"""The placeholders that the engine's C finds are those of nmt/search/kept.py."""
+"""The placeholders that the engine's C finds are those of nmt/kept_text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.search.kept import Kind, broken_placeholders, find_placeholders
+from nmt.kept_text.lines import Kind, broken_placeholders, find_placeholders
 from tests.light.odd_placeholders import odd_lines
 from tests.light.subwords_library import SOURCE, compiled
 
