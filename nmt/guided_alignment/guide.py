@@ -17,7 +17,7 @@ from nmt.data.prepare import PreparedData, generated
 from nmt.data.text import as_list, find_pairs
 from nmt.data.text_facts import file_digest
 from nmt.errors import ConfigError, missing
-from nmt.guided_alignment.links import Links, store_links, wanted_attention, word_starts
+from nmt.guided_alignment.links import Links, store_links, wanted_attention, word_counts, word_starts
 from nmt.registry import GUIDES
 from nmt.training.distributed import World
 from nmt.training.losses import BatchLoss, Loss, TrainingBatch
@@ -78,8 +78,6 @@ class AlignmentGuide:
 
     def __init__(self, config: Config, data: PreparedData, run: Path) -> None:
         """Read the files, or what they were read into before. Raises ConfigError or DataError."""
-        if config.data.augmentation:
-            raise ConfigError(f"{KEY}: not with data.augmentation: its alignments are those of the text as it is")
         text = generated(config.data, run)
         pairs = find_pairs(text.train, text.source_language, text.target_language, key="data.train")
         files = [Path(name) for name in as_list(config.training.guided_alignment)]
@@ -96,6 +94,7 @@ class AlignmentGuide:
             store_links(pairs, files, folder, encoder=encoder, workers=text.workers)
         self._links = Links(folder)
         self._starts = word_starts(data.tokenizer)
+        self._text = data.train.sides if config.data.augmentation else None
         self._weight = config.training.guided_alignment_weight
         self.report_lines = [f"train: {self._links.report}"]
 
@@ -114,6 +113,10 @@ class AlignmentGuide:
         device = batch.source.device
         starts = torch.from_numpy(self._starts[0]).to(device), torch.from_numpy(self._starts[1]).to(device)
         wanted = wanted_attention(self._links.of(rows), batch.source, batch.target, starts)
+        for side, ids, begins in zip(self._text or (), (batch.source, batch.target), starts, strict=False):
+            # The links of a pair that has been changed are those of its words, if it has as many as before.
+            own = torch.from_numpy(side.padded(rows)).to(device)
+            wanted *= (word_counts(ids, begins) == word_counts(own, begins))[:, None, None]
         return GuidedBatch(batch.model, batch.source, batch.target, batch.places, batch.weights, wanted=wanted)
 
     def loss(self, inner: Loss) -> Loss:

@@ -172,6 +172,19 @@ def _with_lines(pairs: Sequence[FilePair], files: Sequence[Path]) -> Iterator[tu
             raise DataError(f"{path}: has more lines than the {read:,} of {pair.source}; one a pair is needed")
 
 
+def _begun(ids: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
+    """Where a word begins, and where a token of any is: both [B, T]."""
+    begun = starts[ids]
+    begun[:, 0] = True
+    return begun, (ids != PAD) & (ids != EOS)
+
+
+def word_counts(ids: Tensor, starts: Tensor) -> Tensor:
+    """The words [B] of ids [B, T]; `starts` is that of `word_starts`."""
+    begun, inside = _begun(ids, starts)
+    return (begun & inside).sum(1)
+
+
 def wanted_attention(links: NDArray[np.int64], source: Tensor, target: Tensor, starts: tuple[Tensor, Tensor]) -> Tensor:
     """What each target token is to attend to: [B, T, S], which adds up to 1 where there is a link, else to 0.
 
@@ -180,9 +193,7 @@ def wanted_attention(links: NDArray[np.int64], source: Tensor, target: Tensor, s
     """
     words, size = list[Tensor](), list[int]()
     for ids, begins, last in zip((target, source), starts[::-1], links[:, 1:].max(0, initial=-1), strict=True):
-        begun = begins[ids]
-        begun[:, 0] = True
-        inside = (ids != PAD) & (ids != EOS)
+        begun, inside = _begun(ids, begins)
         size.append(int(last) + 2)  # the last is of tokens of further words, and of no word
         words.append(torch.where(inside, begun.cumsum(1) - 1, size[-1] - 1).clamp(max=size[-1] - 1))
     table = torch.zeros(len(source), *size)

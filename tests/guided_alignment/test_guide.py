@@ -14,6 +14,7 @@ from nmt.config import load_config
 from nmt.errors import DataError
 from nmt.guided_alignment.links import read_links, wanted_attention
 from nmt.library.loading import load
+from nmt.training.batches import Position
 from nmt.training.task import task_of
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
@@ -117,6 +118,22 @@ def test_what_pairs_that_are_left_out_are_aligned_to_is_not_learned_by_others(fo
             assert target == source
             found[place].append(target)
         assert found == [list(range(len(data.train.source(row)) - 1)) for row in rows]
+
+
+def test_changed_pairs_keep_their_links_while_they_have_as_many_words(folder: Path) -> None:
+    """Capitals do; of two pairs that became one, there are none."""
+    wanted = {}
+    for name, choices in (("plain", []), ("upper", [{"upper": 1.0}]), ("merge", [{"merge": 1.0}])):
+        path = config(folder, model=BLOCKS, subwords=True)
+        task = task_of(load_config(path, [f"data.augmentation={json.dumps(choices)}"]))
+        data = task.prepare(folder / name)
+        (found, *_) = next(task.build_batches(data).groups(Position(1, 0))).batches
+        model = task.build_model(data.tokenizer, device=torch.device("cpu"))
+        batch = task.training_batch(model, found, torch.ones(found.target.shape))
+        wanted[name] = dict(zip(found.rows.tolist(), batch.wanted.sum((1, 2)).tolist(), strict=True))
+    rows = wanted["upper"].keys() & wanted["plain"].keys()
+    assert rows and all(wanted["upper"][row] > 0 for row in rows)
+    assert sum(wanted["plain"].values()) > 0 == sum(count for row, count in wanted["merge"].items() if row != 119)
 
 
 @pytest.mark.parametrize(
