@@ -91,7 +91,7 @@ TOKENIZERS: Registry[Any] = Registry(
 )
 FORMS: Registry[Any] = Registry("form of parallel text", "nmt.text_forms.files")
 GENERATORS: Registry[Any] = Registry("generator of text", "nmt.demo_corpus.text")
-GUIDES: Registry[Any] = Registry("guide of attention", "nmt.guided_alignment.guide")
+GUIDES: Registry[Any] = Registry("guide of attention", "nmt.guided_alignment.guide", "nmt.live.waiting")
 LOSSES: Registry[Any] = Registry("loss", "nmt.training.losses", "nmt.optimization.losses")
 OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training.optimizers", "nmt.optimization.optimizers")
 SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training.schedules", "nmt.optimization.schedules")

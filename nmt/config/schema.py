@@ -105,6 +105,9 @@ class ModelConfig:
     decoder_layers: Depth = fixed(1)
     """Decoder layers; the first attends to the source. `rnnsearch` has exactly 1. `rnnsearch_deepatt`: levels of
     attention and cell in each step."""
+    encoder_direction: Literal["both", "forward"] = fixed("both")
+    """`forward`: the encoder reads each word after those before it and before those that follow, as live translation
+    needs. `transformer`: of self-attention each word sees those up to itself. `rnnsearch_deepatt` reads both ways."""
     context_aware_encoder: Bool = fixed(True)
     """The backward direction reads the forward states; deeper decoder layers read the context in a second step.
     Not used by `rnnsearch_deepatt`."""
@@ -259,6 +262,9 @@ class TrainingConfig:
     nmt-distill and nmt-translate `--alignment` write such files."""
     guided_alignment_weight: NotNegativeFloat = 0.1
     """Weight of the cross entropy of these alignments and attention, in addition to the loss."""
+    wait: Positive | Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = None
+    """Words that are read before the first one is written, for live translation: a number, or a range such as `[1, 9]`,
+    of which each sentence has another one in each epoch. Word j is predicted from `wait` + j source words, from 0."""
     dropout_warmup_steps: NotNegative = 0
     """All dropout rates of the model grow linearly from 0 to their values over this many updates, because early updates
     learn more without dropout and overfitting comes later. 0: full values from the first update."""

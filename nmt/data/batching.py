@@ -36,16 +36,17 @@ class Batch(NamedTuple):
     target: Tensor  # [B, T] int64, the same
     words: Tensor  # [N] int64, the places of the words in target, counted row by row
     rows: Rows  # [B] which pairs of the corpus these are
+    epoch: int = 0  # of training, from 1
 
     def pinned(self) -> Batch:
         """The same in memory from which a GPU can copy by itself."""
         source, target, words = (part.pin_memory() for part in self[:3])
-        return Batch(source, target, words, self.rows)
+        return self._replace(source=source, target=target, words=words)
 
     def to(self, device: torch.device) -> Batch:
         """The same on a device; copies from pinned memory are asynchronous."""
         source, target, words = (part.to(device, non_blocking=True) for part in self[:3])
-        return Batch(source, target, words, self.rows)
+        return self._replace(source=source, target=target, words=words)
 
 
 def collate(pairs: Pairs, rows: Rows | Sequence[int]) -> Batch:

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import Config
-from nmt.data.corpus import Encoder, LengthRule, Rows, corpus_folder
+from nmt.data.batching import Batch
+from nmt.data.corpus import Encoder, LengthRule, corpus_folder
 from nmt.data.prepare import PreparedData, generated
 from nmt.data.text import as_list, find_pairs
 from nmt.data.text_facts import file_digest
@@ -108,9 +109,9 @@ class AlignmentGuide:
             if not Path(name).is_file()
         ]
 
-    def batch(self, batch: TrainingBatch, rows: Rows) -> GuidedBatch:
+    def batch(self, batch: TrainingBatch, given: Batch) -> GuidedBatch:
         """The batch of these rows of the corpus, with what attention is to be."""
-        device = batch.source.device
+        device, rows = batch.source.device, given.rows
         starts = torch.from_numpy(self._starts[0]).to(device), torch.from_numpy(self._starts[1]).to(device)
         wanted = wanted_attention(self._links.of(rows), batch.source, batch.target, starts)
         for side, ids, begins in zip(self._text or (), (batch.source, batch.target), starts, strict=False):

@@ -421,7 +421,8 @@ def decoding_step(case: Case) -> None:
     config: Any = SimpleNamespace(
         architecture="deepnmt", unit_of=lambda side: SimpleNamespace(name="lrn", options={}), hidden_size=hidden,
         encoder_hidden_size=None, embedding_size=hidden, encoder_layers=1, decoder_layers=2,
-        context_aware_encoder=False, deep_attention=False, deep_output=True, attention_heads=1, layer_norm=False,
+        encoder_direction="both", context_aware_encoder=False, deep_attention=False,
+        deep_output=True, attention_heads=1, layer_norm=False,
         tie_embeddings="target_softmax", dropout=0.0, recurrent_dropout=0.0, layer_norm_scale=1.0,
         initializer="uniform", initializer_options={}, init_range=0.08,
     )  # fmt: skip

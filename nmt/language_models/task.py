@@ -434,7 +434,7 @@ class LanguageModelling(Task):
             for key in (*OF_TRANSLATION["data"], "max_length", "too_long", "pool_batches", "workers")
         },
         **{f"training.{key}": _NO_SEARCH for key in ("sample_every", "sample_sentences")},
-        **{f"training.{key}": _NO_PAIRS for key in ("guided_alignment", "guided_alignment_weight")},
+        **{f"training.{key}": _NO_PAIRS for key in ("guided_alignment", "guided_alignment_weight", "wait")},
         **{
             f"training.{key}": "its loss is cross entropy; see task_options.samples"
             for key in ("loss", "loss_options", "label_smoothing", "normalization")

@@ -145,6 +145,8 @@ def _check(loaded: LoadedModel) -> None:
             words = ", ".join(map(str, allowed))
             place = f"model.architecture_options.{key}"
             raise ConfigError(f"{where}: {place}: {value} has no counterpart in Marian. Allowed: {words}.")
+    if config.model.encoder_direction != "both":
+        raise ConfigError(f"{where}: model.encoder_direction: forward has no counterpart in Marian. Allowed: both.")
     if options.decoder_feed_forward == 0:
         raise ConfigError(f"{where}: model.architecture_options.decoder_feed_forward: 0 has no counterpart in Marian")
     if options.decoder_mixing == "unit" and (config.model.decoder_cell or config.model.cell) != "ssru":

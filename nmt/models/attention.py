@@ -18,8 +18,10 @@ PADDING_PENALTY = -1e8
 
 
 def padding_penalty(mask: Tensor, *, like: Tensor) -> Tensor:
-    """[B, 1, 1, S], added to scores: 0 at words, where mask [B, S] is true, and -1e8 at padding."""
-    return ((1 - mask.to(at_least_fp32(like).dtype)) * PADDING_PENALTY)[:, None, None]
+    """[B, 1, 1, S], added to scores: 0 at words, where mask [B, S] is true, and -1e8 at padding; of a mask for each
+    query, [B, T, S], it is [B, 1, T, S]."""
+    penalty = (1 - mask.to(at_least_fp32(like).dtype)) * PADDING_PENALTY
+    return penalty.unsqueeze(1) if mask.dim() == 3 else penalty[:, None, None]
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -32,7 +34,7 @@ class AttentionMemory(NamedTuple):
 
     keys: Tensor  # [B, G, S, M/G], twice the projected memory (see `nmt.ops.attention`)
     values: Tensor  # [B, G, S, M/G], the memory itself
-    penalty: Tensor  # [B, 1, 1, S], 0 at words, -1e8 at padding; added to the scores
+    penalty: Tensor  # [B, 1, 1 or Q, S], 0 at words, -1e8 at padding; added to the scores
     powers: Tensor | None = None
     """[B, G, S, M/G], what the C kernels need of the keys when no gradient is; see `nmt.ops.attention`"""
 
@@ -40,6 +42,10 @@ class AttentionMemory(NamedTuple):
     def attended(self) -> Memory:
         """What loops over time attend to."""
         return Memory(self.keys, self.values, self.penalty)
+
+    def at(self, query: int) -> AttentionMemory:
+        """What one of several queries sees."""
+        return self._replace(penalty=self.penalty[:, :, query : query + 1]) if self.penalty.size(2) > 1 else self
 
     def keep(self, sentences: Tensor) -> AttentionMemory:
         """The memory of the given sentences [B'] only."""

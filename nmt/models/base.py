@@ -185,14 +185,16 @@ class Seq2Seq(nn.Module):
         """Those of words, and what belongs to them: their rows are words' own."""
         return list(self.embeddings.parameters())
 
-    def encode(self, source: Tensor, *, tight: bool = False) -> Encoded:
+    def encode(self, source: Tensor, *, tight: bool = False, begun: Tensor | None = None) -> Encoded:
         """Encode source [B, S]; columns of only padding are dropped, which leaves S'.
 
-        `tight`: there are none. Otherwise a GPU must be queried, which waits for it.
+        `tight`: there are none. Otherwise a GPU must be queried, which waits for it. `begun`: how many words [B] have
+        been read where the decoder begins; by default all.
         """
         source = source if tight else drop_padding_columns(source)
         mask = source != PAD
-        memory, last = self.encoder(self.source_dropout(self.embeddings.embed_source(source)), mask)
+        more = {} if begun is None else {"begun": begun}
+        memory, last = self.encoder(self.source_dropout(self.embeddings.embed_source(source)), mask, **more)
         return Encoded(memory, mask, self.decoder.unpack_states(self.initial_states(last)))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -246,12 +248,15 @@ class Seq2Seq(nn.Module):
         nll = losses if found.nll is found.losses else _at_words(found.nll, words, like=target)
         return Losses(found.total, losses, nll)
 
-    def word_features(self, source: Tensor, target: Tensor, *, words: Tensor, tight: bool = True) -> Tensor:
+    def word_features(
+        self, source: Tensor, target: Tensor, *, words: Tensor, tight: bool = True, visible: Tensor | None = None
+    ) -> Tensor:
         """What the softmax table is compared with for the words at the places `words` [N] of the target: [N, E].
 
-        `tight`: see `encode`.
+        `tight`: see `encode`. `visible` [B, T, S]: what of the source each word of the target may depend on, the same
+        or more from word to word; by default all.
         """
-        decoded = self.decoder.sequence(*self._decoder_inputs(source, target, tight=tight))
+        decoded = self.decoder.sequence(*self._decoder_inputs(source, target, tight=tight, visible=visible))
         return self._read(decoded, words, length=target.size(1))
 
     def attending_word_features(self, source: Tensor, target: Tensor, *, words: Tensor) -> tuple[Tensor, Weights]:
@@ -360,9 +365,12 @@ class Seq2Seq(nn.Module):
         return self.embeddings.logits(features) if words is None else words.logits(features)
 
     def _decoder_inputs(
-        self, source: Tensor, target: Tensor, *, tight: bool = False
+        self, source: Tensor, target: Tensor, *, tight: bool = False, visible: Tensor | None = None
     ) -> tuple[Tensor, Memories, States, Tensor]:
         """What a decoder runs over: the words before each target word, memories, first states, and where words are."""
-        memory, mask, initial = self.encode(source, tight=tight)
+        memory, mask, initial = self.encode(
+            source, tight=tight, begun=None if visible is None else visible[:, 0].sum(1)
+        )
+        mask = mask if visible is None else visible
         x = F.pad(self.embeddings.embed_target(target[:, :-1]), (0, 0, 1, 0))  # the first input is zero
         return self.target_dropout(x), self.decoder.prepare(memory, mask), initial, target != PAD

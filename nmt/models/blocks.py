@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nmt.models.attention import PADDING_PENALTY, AttentionMemory, padding_penalty, split_heads
 from nmt.models.decoder import Decoder, Memories, Pieces, States, Weights
-from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput, MakeCell
+from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput, Forward, MakeCell
 from nmt.models.parts import Dropout, Embeddings, InitialStates, Linear, Readout, Tying
 from nmt.ops.attention import dot_attention
 from nmt.ops.recurrence import at_least_fp32, product_type
@@ -196,11 +196,12 @@ class SourceAttention(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Attention of the words of one side to each other, with rotary positions or none."""
+    """Attention of the words of one side to each other, with rotary positions or none; `causal`: to those before, by
+    all at once."""
 
-    def __init__(self, size: int, *, heads: int, dropout: float, rotary: bool) -> None:
+    def __init__(self, size: int, *, heads: int, dropout: float, rotary: bool, causal: bool = False) -> None:
         super().__init__()
-        self.rotary = rotary
+        self.rotary, self.causal = rotary, causal
         self.inputs = Linear([size], 3 * size)
         self.attention = DotAttention(heads, dropout)
         self.out = Linear([size], size)
@@ -208,8 +209,9 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """x [B, T, size]; each word sees those where mask [B, T] is true or, without a mask, those up to itself."""
         query, keys, values = self._heads_of(x, torch.arange(x.size(1), device=x.device))
-        penalty = None if mask is None else padding_penalty(mask, like=x)
-        return self.out(self.attention(query, keys, values, penalty=penalty, causal=mask is None).found)
+        causal = self.causal or mask is None  # no word sees padding, which is behind all words
+        penalty = None if causal or mask is None else padding_penalty(mask, like=x)
+        return self.out(self.attention(query, keys, values, penalty=penalty, causal=causal).found)
 
     def step(self, x: Tensor, kept: KeptWords | RoomForWords) -> tuple[Tensor, KeptWords | RoomForWords]:
         """The next word x [N, size] of N rows, which sees those kept and itself."""
@@ -334,12 +336,12 @@ class AttentionMixing(nn.Module):
         return self.attention.step(x, state)
 
 
-class BothWays(nn.Module):
-    """A recurrent unit in both directions over the source, and a linear map of what they put out."""
+class SourceMixing(nn.Module):
+    """A recurrent unit over the source, in both directions or `forward`, and a linear map of what it puts out."""
 
-    def __init__(self, make_cell: MakeCell, size: int) -> None:
+    def __init__(self, make_cell: MakeCell, size: int, *, forward: bool) -> None:
         super().__init__()
-        self.rnn = Bidirectional(make_cell, size)
+        self.rnn = (Forward if forward else Bidirectional)(make_cell, size)
         self.out = Linear([self.rnn.output_size], size)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -412,7 +414,7 @@ class EncoderBlock(nn.Module):
     """x + dropout(mixing(norm(x))), or the norm of the whole, then the feed-forward layer."""
 
     def __init__(
-        self, mixing: BothWays | SelfAttention, feed_forward: FeedForward, *, size: int, norm: Norm, dropout: float
+        self, mixing: SourceMixing | SelfAttention, feed_forward: FeedForward, *, size: int, norm: Norm, dropout: float
     ) -> None:
         super().__init__()
         self.norm = BlockNorm(size, norm)
@@ -436,8 +438,8 @@ class BlockEncoder(Encoder):
         self.norm = nn.Identity() if norm.after else BlockNorm(size, norm)
         self.output_size = self.last_size = size
 
-    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
-        x = self.words(x)
+    def forward(self, x: Tensor, mask: Tensor, *, begun: Tensor | None = None) -> EncoderOutput:
+        x = self.words(x)  # the decoder begins with zeros, whatever has been read
         for block in self.blocks:
             x = block(x, mask)
         return EncoderOutput(self.norm(x), x[:, 0])

@@ -77,16 +77,17 @@ class AttendingRNN(nn.Module):
             for attention, higher in levels
             if (unit := higher.unit()) is not None and (product := higher.projection()) is not None
         ]
-        if first is not None and len(known) == len(levels):
+        if first is not None and len(known) == len(levels) and memory.penalty.size(2) == 1:
             found = attended_sequence(first, known, inputs, memory=memory.attended, state=tuple(state), mask=mask)
         if found is not None:
             return found._replace(last=type(state)(*found.last))
         outputs, contexts, weights = [], [], []
-        for projected, live in zip(inputs.unbind(1), live_rows(mask, length=inputs.size(1)), strict=True):
+        rows = zip(inputs.unbind(1), live_rows(mask, length=inputs.size(1)), strict=True)
+        for place, (projected, live) in enumerate(rows):
             state = masked(live, lower.step(projected, state), state)
             cell = lower
             for attention, higher in levels:
-                context, weight = attention.attend(cell.output(state).unsqueeze(1), memory)
+                context, weight = attention.attend(cell.output(state).unsqueeze(1), memory.at(place))
                 state = masked(live, higher.step(higher.project(context.squeeze(1)), state), state)
                 cell = higher
                 contexts.append(context)

@@ -97,9 +97,12 @@ class Forward(Encoder):
         self.cell = make_cell(input_size)
         self.output_size = self.last_size = self.cell.hidden_size
 
-    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
+    def forward(self, x: Tensor, mask: Tensor, *, begun: Tensor | None = None) -> EncoderOutput:
+        """`begun`: what is returned as the last state is that after so many words [B]."""
         outputs, last = self.cell.for_batch(x).layer(x, mask=mask)
-        return EncoderOutput(outputs, self.cell.output(last))
+        if begun is None:
+            return EncoderOutput(outputs, self.cell.output(last))
+        return EncoderOutput(outputs, outputs[torch.arange(len(begun), device=begun.device), begun - 1])
 
 
 class Bidirectional(Encoder):
@@ -116,6 +119,13 @@ class Bidirectional(Encoder):
         outputs, states = both_directions(*cells, x, mask)
         last = [cell.output(state) for cell, state in zip(cells, states, strict=True)]
         return EncoderOutput(outputs, torch.cat(last, -1))
+
+
+def first_layer(make_cell: MakeCell, input_size: int, *, direction: str, context_aware: bool) -> Encoder:
+    """What reads the words, as `model.encoder_direction` and `model.context_aware_encoder` say."""
+    if direction == "forward":
+        return Forward(make_cell, input_size)
+    return (ContextAware if context_aware else Bidirectional)(make_cell, input_size)
 
 
 class ContextAware(Encoder):
@@ -170,7 +180,7 @@ class ResidualLayer(nn.Module):
 
 
 class DeepEncoder(Encoder):
-    """A bidirectional layer and forward layers above it, each added to its input through a linear map.
+    """A layer that may be bidirectional, and forward layers above it, each added to its input through a linear map.
 
     Where the embedding width E differs from the output width H, a linear map and a layer norm (also
     without layer norm elsewhere) bring the sum to H.
@@ -183,12 +193,13 @@ class DeepEncoder(Encoder):
         *,
         output_size: int,
         layers: int,
+        direction: str,
         context_aware: bool,
         layer_norm: bool,
         dropout: float,
     ) -> None:
         super().__init__()
-        first = (ContextAware if context_aware else Bidirectional)(make_cell, embedding_size)
+        first = first_layer(make_cell, embedding_size, direction=direction, context_aware=context_aware)
         above = [Forward(make_cell, embedding_size) for _ in range(layers - 1)]
         self.layers = nn.ModuleList([first, *above])
         self.residuals = nn.ModuleList(
@@ -200,10 +211,11 @@ class DeepEncoder(Encoder):
         self.widen = Linear([embedding_size], output_size) if embedding_size != output_size else None
         self.widen_norm = LayerNorm(output_size) if embedding_size != output_size else None
 
-    def forward(self, x: Tensor, mask: Tensor) -> EncoderOutput:
-        last = x
+    def forward(self, x: Tensor, mask: Tensor, *, begun: Tensor | None = None) -> EncoderOutput:
+        """`begun`: see `Forward`; only where all layers run forward."""
+        last, more = x, {} if begun is None else {"begun": begun}
         for layer, residual in zip(self.layers, self.residuals, strict=True):
-            outputs, last = layer(x, mask)
+            outputs, last = layer(x, mask, **more)
             x = residual(x, outputs)
         if self.widen is not None and self.widen_norm is not None:
             x = self.widen_norm(self.widen(x))

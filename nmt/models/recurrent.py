@@ -17,7 +17,7 @@ from nmt.models.decoder import (
     DeepDecoder,
     ShallowDecoder,
 )
-from nmt.models.encoder import Alternating, Bidirectional, ContextAware, DeepEncoder, Encoder
+from nmt.models.encoder import Alternating, DeepEncoder, Encoder, first_layer
 from nmt.models.parts import Embeddings, InitialStates, Readout, TanhReadout
 from nmt.registry import MODELS
 
@@ -57,7 +57,8 @@ class RNNSearch(Seq2Seq):
     @classmethod
     def from_config(cls, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> RNNSearch:
         size = config.embedding_size
-        encoder = (ContextAware if config.context_aware_encoder else Bidirectional)(cell_maker(config, "encoder"), size)
+        direction, aware = config.encoder_direction, config.context_aware_encoder
+        encoder = first_layer(cell_maker(config, "encoder"), size, direction=direction, context_aware=aware)
         rnn = AttentionRNN(cell_maker(config, "decoder"), size, encoder.output_size, layer_norm=config.layer_norm)
         sizes = source_vocab_size, target_vocab_size
         return _of_one_layer(cls, config, sizes, encoder=encoder, rnn=rnn, tanh=True, joined=False)
@@ -67,9 +68,9 @@ class RNNSearch(Seq2Seq):
 class DeepNMT(Seq2Seq):
     """Deep encoder and decoder (Zhang and Sennrich, ACL 2019, section 4).
 
-    The first encoder layer is bidirectional, those above run forward. The first decoder layer (with
-    deep attention each of them) attends to the source; the others read its context, in a second cell if the encoder is
-    context-aware, else in addition to their input.
+    The first encoder layer is bidirectional, unless `encoder_direction` is `forward`, those above run forward. The
+    first decoder layer (with deep attention each of them) attends to the source; the others read its context, in a
+    second cell if the encoder is context-aware, else in addition to their input.
     """
 
     variable_scope = "nmt"
@@ -94,6 +95,7 @@ class DeepNMT(Seq2Seq):
             size,
             output_size=hidden_size,
             layers=config.encoder_layers,
+            direction=config.encoder_direction,
             context_aware=config.context_aware_encoder,
             layer_norm=normalize,
             dropout=dropout,
@@ -153,6 +155,8 @@ class RNNSearchDeepAtt(Seq2Seq):
             for key, (default, instead) in _UNUSED.items()
             if getattr(config, key) != default
         ]
+        if config.encoder_direction != "both":
+            problems.append(("encoder_direction", "'rnnsearch_deepatt' reads the words in both directions"))
         width = config.encoder_hidden_size or config.hidden_size
         if width % config.attention_heads:
             problems.append(("attention_heads", f"{config.attention_heads} must divide the encoder's width ({width})"))

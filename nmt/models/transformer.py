@@ -34,12 +34,13 @@ class TransformerOptions:
     decoder_layers: int = 2
     """Blocks of the decoder; each attends to the source."""
     encoder_mixing: Literal["unit", "attention"] = "unit"
-    """What mixes the words of the source: `unit`, the recurrent unit in both directions, or `attention`, multi-head
-    self-attention."""
+    """What mixes the words of the source: `unit`, the recurrent unit (in both directions, see
+    `model.encoder_direction`), or `attention`, multi-head self-attention."""
     decoder_mixing: Literal["unit", "attention"] = "unit"
     """The same for the words of the target; each block reads the words before."""
     encoder_unit_size: int | None = None
-    """Width of the recurrent states of the encoder, of each direction; `null`: half of `embedding_size`."""
+    """Width of the recurrent states of the encoder, of each direction; `null`: half of `embedding_size`, or all of it
+    with `encoder_direction: forward`."""
     decoder_unit_size: int | None = None
     """Width of the recurrent states of the decoder; `null`: `embedding_size`."""
     encoder_feed_forward: int | None = None
@@ -236,11 +237,13 @@ class Transformer(Seq2Seq):
             return cell_maker(config, side, width=width, layer_norm=False)
 
         def encoder_block() -> blocks.EncoderBlock:
-            mixing: blocks.BothWays | blocks.SelfAttention
+            mixing: blocks.SourceMixing | blocks.SelfAttention
+            forward = config.encoder_direction == "forward"
             if options.encoder_mixing == "unit":
-                mixing = blocks.BothWays(unit("encoder", _or(options.encoder_unit_size, max(1, size // 2))), size)
+                width = _or(options.encoder_unit_size, size if forward else max(1, size // 2))
+                mixing = blocks.SourceMixing(unit("encoder", width), size, forward=forward)
             else:
-                mixing = blocks.SelfAttention(size, heads=heads, dropout=dropout, rotary=rotary)
+                mixing = blocks.SelfAttention(size, heads=heads, dropout=dropout, rotary=rotary, causal=forward)
             above = feed_forward(options.encoder_feed_forward)
             return blocks.EncoderBlock(mixing, above, size=size, norm=norm, dropout=residual)
 

@@ -58,6 +58,10 @@ WINDOW = 256
 class Translation(Task):
     """Sentences of one language and their translations."""
 
+    @classmethod
+    def check(cls, config: Config) -> list[tuple[str, str]]:
+        return [] if config.training.wait is None else GUIDES.get("wait").problems(config)
+
     @property
     def validates(self) -> bool:
         return super().validates or self.config.data.generator != "none"
@@ -69,17 +73,21 @@ class Translation(Task):
     guide: Any = None
     """Of attention to the source, by the data that was prepared last."""
 
+    def _guide(self) -> Any:
+        training = self.config.training
+        name = "alignment" if training.guided_alignment is not None else "wait" if training.wait is not None else None
+        return None if name is None else GUIDES.get(name)
+
     def missing_files(self) -> list[tuple[str, str]]:
         found = missing_files(self.config.data)
-        if self.config.training.guided_alignment is not None:
-            found += GUIDES.get("alignment").missing_files(self.config)
-        return found
+        kind = self._guide()
+        return found if kind is None else [*found, *kind.missing_files(self.config)]
 
     def prepare(self, run: Path, *, progress: bool = True) -> PreparedData:
         data = prepare(self.config, run, start=self.tokenizer_of_start(run), progress=progress)
-        if self.config.training.guided_alignment is None:
+        if (kind := self._guide()) is None:
             return data
-        self.guide = GUIDES.get("alignment")(self.config, data, run)
+        self.guide = kind(self.config, data, run)
         return dataclasses.replace(data, report_lines=[*data.report_lines, *self.guide.report_lines])
 
     def build_model(self, tokenizer: Tokenizer, *, device: torch.device) -> Seq2Seq:
@@ -101,7 +109,7 @@ class Translation(Task):
 
     def training_batch(self, model: Seq2Seq, batch: Batch, weights: Tensor) -> TrainingBatch:
         plain = super().training_batch(model, batch, weights)
-        return plain if self.guide is None else self.guide.batch(plain, batch.rows)
+        return plain if self.guide is None else self.guide.batch(plain, batch)
 
     def build_validator(self, data: PreparedData, *, device: torch.device, world: World) -> Validator | None:
         config = self.config

@@ -171,7 +171,7 @@ class BatchStream(Prefetching):
 
     def batch(self, pairs: Pairs, rows: Rows, *, epoch: int) -> Any:
         """What the model is given of `rows` of `pairs` in an epoch, counted from 1."""
-        return collate(pairs, rows)
+        return collate(pairs, rows)._replace(epoch=epoch)
 
     def groups(self, position: Position) -> Iterator[Group]:
         epoch, batch, pool, skip = position

@@ -247,7 +247,7 @@ def batch_losses(
     for rows in batches:
         check()
         batch = collate(corpus, rows)
-        source, target, words, _ = batch.to(device)
+        source, target, words, *_ = batch.to(device)
         losses = model.token_losses(source, target, words=words)
         found.append((float(losses.double().sum()), len(words)))
     return found

@@ -39,6 +39,7 @@ def make_model(cell: str, **options: Any) -> Seq2Seq:
     config: Any = SimpleNamespace(
         architecture="deepnmt", cell=cell, cell_options={}, encoder_cell=None, encoder_cell_options={},
         decoder_cell=None, decoder_cell_options={}, hidden_size=6, encoder_hidden_size=None, embedding_size=5,
+        encoder_direction="both",
         encoder_layers=1, decoder_layers=2, context_aware_encoder=True, deep_attention=False, deep_output=True,
         attention_heads=2, layer_norm=False, tie_embeddings="target_softmax", dropout=0.0,
         recurrent_dropout=0.0, layer_norm_scale=1.0, initializer="uniform", initializer_options={}, init_range=0.8,

@@ -28,6 +28,7 @@ TOGETHER = {
     "case_marks": "data",
     "demo_corpus": "data",
     "inspection": "library",
+    "live": "guided_alignment",
     "onnx_export": "interop",
     "optimization": "training",
     "other_tasks": "tagging",

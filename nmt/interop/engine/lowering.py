@@ -162,7 +162,8 @@ def _in_turn(program: Program, cell: Cell[Any], above: Sequence[encoders.OneToOn
 def _deep(program: Program, encoder: encoders.DeepEncoder, x: Value) -> Encoded:
     found = None
     for layer, branch in zip(encoder.layers, encoder.residuals, strict=True):
-        known: Sequence[type] = (encoders.Forward,) if found else (encoders.Bidirectional, encoders.ContextAware)
+        known: Sequence[type] = (encoders.Forward,)
+        known = known if found else (*known, encoders.Bidirectional, encoders.ContextAware)
         _check_class(layer, *known)
         found = _encoder(program, cast("encoders.Encoder", layer), x)
         _residual(program, branch, x, found.outputs)
@@ -212,9 +213,11 @@ def _block_encoder(program: Program, encoder: blocks.BlockEncoder, x: Value) -> 
     for block in cast("list[blocks.EncoderBlock]", list(encoder.blocks)):
         _check_class(block, blocks.EncoderBlock)
         mixing, normed = block.mixing, _read(program, block.norm, x)
-        _check_class(mixing, blocks.BothWays, blocks.SelfAttention)
-        if isinstance(mixing, blocks.BothWays):
-            mixed = _linear(program, mixing.out, _bidirectional(program, mixing.rnn, normed).outputs)
+        _check_class(mixing, blocks.SourceMixing, blocks.SelfAttention)
+        if isinstance(mixing, blocks.SourceMixing):
+            mixed = _linear(program, mixing.out, _encoder(program, mixing.rnn, normed).outputs)
+        elif mixing.causal:
+            raise ConfigError("model.encoder_direction: 'forward' with self-attention is not in the engine")
         else:
             mixed = _self_attention(program, mixing, normed, Op.ATTEND_SELF)
         _add(program, block.norm, x, mixed)

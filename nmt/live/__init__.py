@@ -1,0 +1,1 @@
+"""Live translation: models that translate while a sentence is still being spoken."""
