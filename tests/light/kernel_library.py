@@ -53,7 +53,10 @@ class Table(ctypes.Structure):
         ("swiglu", ctypes.CFUNCTYPE(None, _p, _p, _p, _i64)),
         ("powers", ctypes.CFUNCTYPE(None, _p, _p, _i64)),
         ("unit", _UNIT * 11),
-        ("attend_additive", ctypes.CFUNCTYPE(None, _p, _p, _i64, _p, _i64, _p, _i64, _i64, _i64, _p, _p, _p)),
+        (
+            "attend_additive",
+            ctypes.CFUNCTYPE(None, _p, _p, _i64, _p, _i64, _p, _i64, _i64, _i64, _p, _p, ctypes.c_float, _p),
+        ),
         ("attend_dot", ctypes.CFUNCTYPE(None, _p, _i64, _i64, _p, _i64, _i64, _i64, _p, _i64, _p, _f, _p)),
         ("log_sum_parts", ctypes.CFUNCTYPE(_f, _p, _i64, ctypes.POINTER(ctypes.c_double))),
         ("add_log", ctypes.CFUNCTYPE(None, _p, _f, _p, _i64)),

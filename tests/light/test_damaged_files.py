@@ -345,11 +345,15 @@ def test_tensors_that_share_their_values(tmp_path: Path) -> None:
 
 
 def test_int8_tensors(tmp_path: Path) -> None:
-    """Their scales and sums lie in the data, too, and they are no wider than their sums can be."""
+    """Scales and sums lie in the data, too; no value is -128; they are no wider than their sums can be."""
     wide = 1 << 18
     for scales, sums in ((2**63, 0), (0, 2**63)):
         entry = struct.pack("<4I3Q", 3, 1, 8, 0, 0, scales, sums)
         assert refused(with_sections(CONTENT, TENS=entry), tmp_path) == "inconsistent: tensor 0"
+    table = list(struct.iter_unpack("<4I3Q", parts_of(INT8)["TENS"]))
+    number = next(i for i, each in enumerate(table) if each[0] == 3)
+    changed = with_values(INT8, "DATA", table[number][4] + 5, "b", -128)
+    assert refused(changed, tmp_path) == f"inconsistent: tensor {number} holds an int8 value of -128"
     entry = struct.pack("<4I3Q", 3, 1, wide, 0, 0, 0, 0)
     changed = with_sections(CONTENT, TENS=entry, DATA=b"\0" * (32 * wide))
     assert refused(changed, tmp_path) == "inconsistent: tensor 0"

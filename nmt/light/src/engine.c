@@ -659,9 +659,7 @@ static void sort(sentence *all, size_t count) {
 /* Searches all parts by as many threads as the options say. False as searcher_run. */
 static bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
     work w = {.m = m, .set = o, .count = (i64)r->parts, .found = r->found};
-    size_t bytes = 0;
-    for (int i = 0; i < m->count; i++) bytes += m->models[i]->size;
-    const i64 rows = bytes < LARGE ? ROWS : ROWS_OF_LARGE;
+    const i64 rows = m->models[0]->size < LARGE ? ROWS : ROWS_OF_LARGE; /* models are computed one after the other */
     w.rows = rows_of(o) > rows || w.count == 1 ? rows_of(o) : rows;
     w.sentences = calloc(r->parts, sizeof *w.sentences);
     if (!w.sentences) return false;

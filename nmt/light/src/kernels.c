@@ -63,6 +63,6 @@ const kernels *const *kernel_tables(void) { return tables + first_that_runs(); }
 size_t linear_scratch(const tensor *w, i64 rows) {
     const size_t groups = (size_t)group_count(w), n = (size_t)rows;
     if (n > SIZE_MAX / 8 / ((size_t)w->columns + 4)) return SIZE_MAX; /* where addresses have 32 bits */
-    if (w->type == MATRIX_INT8) return n * (groups * GROUP + sizeof(float)); /* int8 values and their scales */
+    if (w->type == MATRIX_INT8) return n * (groups * 3 * GROUP + sizeof(float)) + 32; /* scales, int8 values, what AVX2 makes of them */
     return w->type == MATRIX_BF16 ? n * groups * 2 * sizeof(float) : 0;
 }

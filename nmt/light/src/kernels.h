@@ -10,6 +10,7 @@
 #define NMT_KERNELS_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef int64_t i64;
@@ -79,14 +80,13 @@ typedef struct {
                      i64 H);
 
     /* One query q[n] in `heads` heads of width D = n / heads over S positions, by addition: rows of keys, which hold
-       powers, and of values ks and vs apart, weight [D]. Writes what is found to y[n] and, unless it is null, the
-       weights, rows of S for each head. `scratch` has room for S floats for each head. */
+       powers, and of values ks and vs apart, weight [D]. Writes what is found to y[n] and, unless `told` is null, adds
+       `share` times the weights of all heads to it. `scratch` has `dot_scratch(S)` floats. */
     void (*attend_additive)(const float *q, const float *keys, i64 ks, const float *values, i64 vs, const float *weight,
-                            i64 heads, i64 n, i64 S, float *y, float *weights, float *scratch);
+                            i64 heads, i64 n, i64 S, float *y, float *told, float share, float *scratch);
 
-    /* The same by products, of queries that look at the same positions, which stand in tiles. `told`, unless it is null,
-       has a row for each query, which may be null: `share` times the weights of all heads is added to it. `scratch` has
-       `dot_scratch(S)` floats. */
+    /* The same by products, of queries that look at the same positions, which stand in tiles; `told`, unless it is null,
+       has a row for each query. */
     void (*attend_dot)(const float *q, i64 qs, i64 rows, const float *const *tiles, i64 heads, i64 n, i64 S, float *y,
                        i64 ys, float *const *told, float share, float *scratch);
 

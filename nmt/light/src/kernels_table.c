@@ -1,6 +1,8 @@
 /* The kernels of one instruction set, compiled once for each of them: VERSION is its name, and the compiler is told what
    the processor has. nmt/light/sources.py lists them. */
 
+#include <float.h>
+
 #include "kernels.h"
 #include "vectors.h"
 
@@ -17,39 +19,18 @@
 
 /* --- one row of floats: lookup, norms, elementwise functions --- */
 
-static void add_rows(const float *a, const float *b, float *y, i64 n) {
-#pragma omp simd
-    for (i64 j = 0; j < n; j++) y[j] = a[j] + b[j];
-}
-
-static void relu_row(const float *x, float *y, i64 n) {
-#pragma omp simd
-    for (i64 j = 0; j < n; j++) y[j] = x[j] < 0.0f ? 0.0f : x[j]; /* NaN stays */
-}
-
-static void tanh_row(const float *x, float *y, i64 n) {
-#pragma omp simd
-    for (i64 j = 0; j < n; j++) y[j] = fast_tanh(x[j]);
-}
-
-static void swiglu_row(const float *gate, const float *x, float *y, i64 n) {
-#pragma omp simd
-    for (i64 j = 0; j < n; j++) y[j] = gate[j] * sigmoid(gate[j]) * x[j];
-}
-
-static void swish_row(const float *x, float *y, i64 n) {
-#pragma omp simd
-    for (i64 j = 0; j < n; j++) y[j] = x[j] * sigmoid(x[j]);
-}
-
-static void gelu_row(const float *x, float *y, i64 n) {
-    for (i64 j = 0; j < n; j++) y[j] = 0.5f * x[j] * (1.0f + erff(x[j] * 0.70710678f));
-}
-
-static void powers_row(const float *x, float *y, i64 n) {
-#pragma omp simd
-    for (i64 j = 0; j < n; j++) y[j] = fast_exp(-2.0f * x[j]);
-}
+#define ROW_FUNCTION(name, arguments, value)     \
+    static void name arguments {                 \
+        PRAGMA(omp simd)                         \
+        for (i64 j = 0; j < n; j++) y[j] = value; \
+    }
+ROW_FUNCTION(add_rows, (const float *a, const float *b, float *y, i64 n), a[j] + b[j])
+ROW_FUNCTION(relu_row, (const float *x, float *y, i64 n), x[j] < 0.0f ? 0.0f : x[j]) /* NaN stays */
+ROW_FUNCTION(tanh_row, (const float *x, float *y, i64 n), fast_tanh(x[j]))
+ROW_FUNCTION(swiglu_row, (const float *gate, const float *x, float *y, i64 n), gate[j] * sigmoid(gate[j]) * x[j])
+ROW_FUNCTION(swish_row, (const float *x, float *y, i64 n), x[j] * sigmoid(x[j]))
+ROW_FUNCTION(gelu_row, (const float *x, float *y, i64 n), 0.5f * x[j] * (1.0f + erff(x[j] * 0.70710678f)))
+ROW_FUNCTION(powers_row, (const float *x, float *y, i64 n), fast_exp(-2.0f * x[j]))
 
 /* x / scale + offset, scale and offset by the mean and the population variance, or the mean square alone. */
 static void norm_row(const float *x, const float *scale, const float *offset, float epsilon, float *y, i64 n) {
@@ -68,95 +49,55 @@ static void norm_row(const float *x, const float *scale, const float *offset, fl
         for (i64 j = 0; j < n; j++) y[j] = x[j] * factor * scale[j];
 }
 
-/* A row of a matrix stands in its strip with 32 groups from one group to the next. */
+/* A row of a matrix stands in its strip with 32 groups from one group to the next: some are put side by side first. */
 static void embed_row(const tensor *w, i64 id, const float *bias, float factor, float *y) {
+    enum { GROUPS = 64 };
     const i64 K = w->columns, size = group_size(w);
     const char *from = row_of(w, id);
-    for (i64 k = 0; k < K; k += size, from += STRIP * GROUP) {
-        const i64 width = K - k < size ? K - k : size;
-        if (w->type == MATRIX_INT8) {
-            int8_t group[4];
-            memcpy(group, from, sizeof group);
-            for (i64 j = 0; j < width; j++) y[k + j] = (float)group[j] * w->scales[id];
-        } else if (w->type == MATRIX_BF16) {
-            bf16 group[2];
-            memcpy(group, from, sizeof group);
-            for (i64 j = 0; j < width; j++) y[k + j] = load_bf16(group[j]);
-        } else {
-            memcpy(y + k, from, sizeof *y);
-        }
+    union { int8_t bytes[GROUPS * GROUP]; bf16 halves[GROUPS * 2]; } own;
+    for (i64 k = 0; k < K; k += GROUPS * size) {
+        const i64 width = K - k < GROUPS * size ? K - k : GROUPS * size;
+        for (i64 i = 0; i < width; i += size, from += STRIP * GROUP) memcpy(own.bytes + i / size * GROUP, from, GROUP);
+        float *to = y + k;
+        if (w->type == MATRIX_INT8)
+#pragma omp simd
+            for (i64 j = 0; j < width; j++) to[j] = (float)own.bytes[j] * w->scales[id];
+        else if (w->type == MATRIX_BF16)
+#pragma omp simd
+            for (i64 j = 0; j < width; j++) to[j] = load_bf16(own.halves[j]);
+        else memcpy(to, own.bytes, (size_t)width * sizeof *to);
     }
-    if (bias)
+    if (bias) add_rows(y, bias, y, K);
 #pragma omp simd
-        for (i64 j = 0; j < K; j++) y[j] = factor * (y[j] + bias[j]);
-    else
-#pragma omp simd
-        for (i64 j = 0; j < K; j++) y[j] = factor * y[j];
+    for (i64 j = 0; j < K; j++) y[j] *= factor;
 }
 
 /* --- attention over S positions, head by head; as nmt/ops/attention/native.c. A score that is NaN or infinite
    makes all weights of its head NaN --- */
 
-/* y = sum of a[s] values[s] over s, in so many vectors; of weights of 0 not even NaN counts. */
-INLINE void weighted_sum(const float *a, const float *values, i64 vs, i64 S, float *y, const int width) {
-    vf sum[4] = {{0}};
-    for (i64 s = 0; s < S; s++) {
-        if (a[s] == 0.0f) continue;
-#pragma GCC unroll 4
-        for (int c = 0; c < width; c++) sum[c] += load(values + s * vs + c * LANES) * a[s];
-    }
-#pragma GCC unroll 4
-    for (int c = 0; c < width; c++) store(y + c * LANES, sum[c]);
-}
-
-/* From scores to weights; whether one of them is 0. */
+/* From scores to weights, and zeros behind them, as there is room for whole tiles; whether a weight is 0. */
 INLINE int become_weights(float *a, i64 S) {
-    float top = -INFINITY, bad = 0.0f;
-    int zeros = 0;
-    for (i64 s = 0; s < S; s++) {
-        top = a[s] > top ? a[s] : top;
-        bad += a[s] - a[s]; /* 0, or NaN where a score is NaN or infinite */
+    const i64 end = (S + TILE - 1) / TILE * TILE;
+    vf top = (vf){0} - INFINITY, bad = {0}, sum = {0};
+    vi zeros = {0};
+    for (i64 s = S; s < end; s++) a[s] = -FLT_MAX;
+    for (i64 s = 0; s < end; s += LANES) {
+        const vf v = load(a + s);
+        top = larger(v, top), bad += v - v; /* 0, or NaN where a score is NaN or infinite */
     }
+    const float most = lane_max(top), odd = lane_sum(bad);
+    for (i64 s = 0; s < end; s += LANES) {
+        float *own = a + s;
 #pragma omp simd
-    for (i64 s = 0; s < S; s++) a[s] = fast_exp(a[s] - top) + bad;
-    const float total = sum_of(a, S);
-#pragma omp simd reduction(| : zeros)
-    for (i64 s = 0; s < S; s++) a[s] /= total, zeros |= a[s] == 0.0f;
-    return zeros;
-}
-
-/* The same, and y[D] = what they find among the values. */
-INLINE void weigh(float *a, const float *values, i64 vs, i64 S, float *y, i64 D) {
-    become_weights(a, S);
-    i64 j = 0;
-    for (; j + 4 * LANES <= D; j += 4 * LANES) weighted_sum(a, values + j, vs, S, y + j, 4);
-    for (; j + 2 * LANES <= D; j += 2 * LANES) weighted_sum(a, values + j, vs, S, y + j, 2);
-    for (; j + LANES <= D; j += LANES) weighted_sum(a, values + j, vs, S, y + j, 1);
-    for (i64 k = j; k < D; k++) y[k] = 0.0f;
-    for (i64 s = 0; s < S && j < D; s++)
-        for (i64 k = j; a[s] != 0.0f && k < D; k++) y[k] += a[s] * values[s * vs + k];
-}
-
-/* Until the scores are known, y has the powers of the query. */
-static void attend_additive(const float *q, const float *keys, i64 ks, const float *values, i64 vs, const float *weight,
-                            i64 heads, i64 n, i64 S, float *y, float *weights, float *scratch) {
-    const i64 D = n / heads;
-    for (i64 g = 0; g < heads; g++, q += D, keys += D, values += D, y += D) {
-        float *a = (weights ? weights : scratch) + g * S;
-#pragma omp simd
-        for (i64 j = 0; j < D; j++) {
-            float x = q[j] < -35.0f ? -35.0f : q[j]; /* NaN stays */
-            y[j] = fast_exp(-2.0f * (x > 35.0f ? 35.0f : x));
-        }
-        for (i64 s = 0; s < S; s++) {
-            const float *k = keys + s * ks;
-            float sum;
-            SUM_OF_VECTORS(sum, D,
-                           load_some(weight + j, D - j) / (load_some(y + j, D - j) * load_some(k + j, D - j) + 1.0f));
-            a[s] = 2.0f * sum;
-        }
-        weigh(a, values, vs, S, y, D);
+        for (int i = 0; i < LANES; i++) own[i] = fast_exp(own[i] - most) + odd;
+        sum += load(own);
     }
+    const vf total = (vf){0} + lane_sum(sum);
+    for (i64 s = 0; s < end; s += LANES) {
+        const vf v = load(a + s) / total;
+        store(a + s, v), zeros += v == 0.0f;
+    }
+    return lane_sum(__builtin_convertvector(zeros, vf)) != (float)(S - end);
 }
 
 /* Attention by products takes a few queries at a time, and of a tile of positions the scores of all in vectors: no sum
@@ -171,7 +112,7 @@ enum { QUERIES = 2, SCORE_SUMS = 1, VALUE_SUMS = 1 };
 #endif
 enum { VECTORS_OF_TILE = TILE / LANES };
 
-INLINE void score_tile(const float *q, i64 qs, const float *keys, i64 D, float *a, i64 as, const int queries) {
+INLINE void score_tile(const float *q, i64 qs, const float *keys, i64 D, float scale, float *a, i64 as, const int queries) {
     vf sum[SCORE_SUMS][QUERIES][VECTORS_OF_TILE] = {{{{0}}}};
     i64 d = 0;
 #define ADD_CHANNEL(part, d)                                              \
@@ -190,21 +131,31 @@ INLINE void score_tile(const float *q, i64 qs, const float *keys, i64 D, float *
             vf total = sum[0][r][c];
             if (SCORE_SUMS > 1) total += sum[1 % SCORE_SUMS][r][c];
             if (SCORE_SUMS > 2) total += sum[2 % SCORE_SUMS][r][c] + sum[3 % SCORE_SUMS][r][c];
-            store(a + r * as + c * LANES, total);
+            store(a + r * as + c * LANES, total * scale);
         }
 }
 
+/* Values, in rows `apart` floats apart: those of a tile behind its keys or, without tiles, all from `first` on. */
+typedef struct {
+    const float *const *tiles, *first;
+    i64 keys, apart;
+} value_rows;
+
+INLINE const float *values_at(const value_rows *v, i64 tile) {
+    return v->tiles ? v->tiles[tile] + v->keys : v->first + tile * TILE * v->apart;
+}
+
 /* y[r] = sum of a[r][s] value s, in `width` vectors; `careful`: there are weights of 0, of which not even NaN counts. */
-INLINE void find_values(const float *a, i64 as, const float *const *tiles, i64 n, i64 at, i64 S, float *y, i64 ys,
-                        const int queries, const int width, const int careful) {
+INLINE void find_values(const float *a, i64 as, const value_rows *v, i64 at, i64 S, float *y, i64 ys, const int queries,
+                        const int width, const int careful) {
     vf sum[VALUE_SUMS][QUERIES][2] = {{{{0}}}};
 #define ADD_POSITION(part, s)                                                                              \
     _Pragma("GCC unroll 4") for (int r = 0; r < queries; r++)                                              \
         _Pragma("GCC unroll 2") for (int c = 0; c < width; c++)                                            \
             if (!careful || weights[r * as + (s)] != 0.0f)                                                 \
-                sum[part][r][c] += load(values + (s) * n + c * LANES) * weights[r * as + (s)];
+                sum[part][r][c] += load(values + (s) * v->apart + c * LANES) * weights[r * as + (s)];
     for (i64 first = 0; first < S; first += TILE) {
-        const float *values = tiles[first / TILE] + TILE * n + at, *weights = a + first;
+        const float *values = values_at(v, first / TILE) + at, *weights = a + first;
         const i64 count = S - first < TILE ? S - first : TILE;
         i64 s = 0;
         for (; s + VALUE_SUMS <= count; s += VALUE_SUMS)
@@ -220,17 +171,16 @@ INLINE void find_values(const float *a, i64 as, const float *const *tiles, i64 n
             store(y + r * ys + c * LANES, VALUE_SUMS > 1 ? sum[0][r][c] + sum[1 % VALUE_SUMS][r][c] : sum[0][r][c]);
 }
 
-INLINE void find_all(const float *a, i64 as, const float *const *tiles, i64 n, i64 at, i64 D, i64 S, float *y, i64 ys,
-                     const int queries, const int careful) {
+INLINE void find_all(const float *a, i64 as, const value_rows *v, i64 at, i64 D, i64 S, float *y, i64 ys, const int queries,
+                     const int careful) {
     i64 j = 0;
-    for (; j + 2 * LANES <= D; j += 2 * LANES)
-        find_values(a, as, tiles, n, at + j, S, y + j, ys, queries, 2, careful);
-    for (; j + LANES <= D; j += LANES) find_values(a, as, tiles, n, at + j, S, y + j, ys, queries, 1, careful);
+    for (; j + 2 * LANES <= D; j += 2 * LANES) find_values(a, as, v, at + j, S, y + j, ys, queries, 2, careful);
+    for (; j + LANES <= D; j += LANES) find_values(a, as, v, at + j, S, y + j, ys, queries, 1, careful);
     for (; j < D; j++)
         for (int r = 0; r < queries; r++) {
             float sum = 0.0f;
             for (i64 s = 0; s < S; s++)
-                if (a[r * as + s] != 0.0f) sum += a[r * as + s] * tiles[s / TILE][TILE * n + s % TILE * n + at + j];
+                if (a[r * as + s] != 0.0f) sum += a[r * as + s] * values_at(v, s / TILE)[s % TILE * v->apart + at + j];
             y[r * ys + j] = sum;
         }
 }
@@ -240,20 +190,19 @@ INLINE void attend_queries(const float *q, i64 qs, const float *const *tiles, i6
                            float *const *told, float share, float *a, const int queries) {
     const i64 D = n / heads, as = (S + TILE - 1) / TILE * TILE;
     const float scale = 1.0f / sqrtf((float)D);
+    const value_rows v = {tiles, 0, TILE * n, n};
     for (i64 g = 0; g < heads; g++) {
         int careful = 0;
         for (i64 first = 0; first < S; first += TILE)
-            score_tile(q + g * D, qs, tiles[first / TILE] + g * D * TILE, D, a + first, as, queries);
+            score_tile(q + g * D, qs, tiles[first / TILE] + g * D * TILE, D, scale, a + first, as, queries);
         for (int r = 0; r < queries; r++) {
             float *own = a + r * as;
-#pragma omp simd
-            for (i64 s = 0; s < S; s++) own[s] *= scale;
             careful |= become_weights(own, S);
             if (told && told[r])
                 for (i64 s = 0; s < S; s++) told[r][s] += share * own[s];
         }
-        if (careful) find_all(a, as, tiles, n, g * D, D, S, y + g * D, ys, queries, 1);
-        else find_all(a, as, tiles, n, g * D, D, S, y + g * D, ys, queries, 0);
+        if (careful) find_all(a, as, &v, g * D, D, S, y + g * D, ys, queries, 1);
+        else find_all(a, as, &v, g * D, D, S, y + g * D, ys, queries, 0);
     }
 }
 
@@ -265,6 +214,30 @@ static void attend_dot(const float *q, i64 qs, i64 rows, const float *const *til
     for (; row + QUERIES <= rows; row += QUERIES) ATTEND(QUERIES);
     for (; row < rows; row++) ATTEND(1);
 #undef ATTEND
+}
+
+/* Until the scores are known, y has the powers of the query. */
+static void attend_additive(const float *q, const float *keys, i64 ks, const float *values, i64 vs, const float *weight,
+                            i64 heads, i64 n, i64 S, float *y, float *told, float share, float *a) {
+    const i64 D = n / heads;
+    const value_rows v = {0, values, 0, vs};
+    for (i64 g = 0; g < heads; g++, q += D, keys += D, y += D) {
+#pragma omp simd
+        for (i64 j = 0; j < D; j++) {
+            float x = q[j] < -35.0f ? -35.0f : q[j]; /* NaN stays */
+            y[j] = fast_exp(-2.0f * (x > 35.0f ? 35.0f : x));
+        }
+        for (i64 s = 0; s < S; s++) {
+            const float *k = keys + s * ks;
+            float sum;
+            SUM_OF_VECTORS(sum, D,
+                           load_some(weight + j, D - j) / (load_some(y + j, D - j) * load_some(k + j, D - j) + 1.0f));
+            a[s] = 2.0f * sum;
+        }
+        if (become_weights(a, S)) find_all(a, 0, &v, g * D, D, S, y, 0, 1, 1);
+        else find_all(a, 0, &v, g * D, D, S, y, 0, 1, 0);
+        for (i64 s = 0; told && s < S; s++) told[s] += share * a[s];
+    }
 }
 
 /* --- one step of each unit for one row, from the equations of the training kernels --- */
@@ -291,15 +264,9 @@ UNIT_ROW(atr_row) {
 UNIT_ROW(rnn_row) {
     const float *bias = v[0];
     (void)before;
-    if (p)
 #pragma omp simd
-        for (i64 j = 0; j < H; j++) {
-            float y = x[j] + u[j] + bias[j];
-            after[j] = y < 0.0f ? 0.0f : y; /* NaN stays */
-        }
-    else
-#pragma omp simd
-        for (i64 j = 0; j < H; j++) after[j] = fast_tanh(x[j] + u[j] + bias[j]);
+    for (i64 j = 0; j < H; j++) after[j] = x[j] + u[j] + bias[j];
+    (p ? relu_row : tanh_row)(after, after, H);
 }
 
 UNIT_ROW(gru_reset_row) {
@@ -384,9 +351,7 @@ static float log_sum_parts(const float *x, i64 n, double *sum) {
     for (i64 start = 0; start < n; start += BLOCK) {
         const i64 width = n - start < BLOCK ? n - start : BLOCK;
         float part;
-#define TERM some_of(falling_exp(load_some(x + start + j, width - j) - top), width - j)
-        SUM_OF_VECTORS(part, width, TERM);
-#undef TERM
+        SUM_OF_VECTORS(part, width, some_of(falling_exp(load_some(x + start + j, width - j) - top), width - j));
         *sum += (double)part;
     }
     return top;
@@ -498,8 +463,8 @@ static i64 add_best(const float *x, i64 n, float add, int32_t first_id, scored_i
 #define MOST_ROWS 8
 #define WIDTH(rows) ((rows) <= 2 ? 8 : (rows) <= 4 ? 4 : 2)
 #elif LANES == 8
-#define MOST_ROWS 4
-#define WIDTH(rows) ((rows) == 1 ? 8 : (rows) == 2 ? 4 : 2)
+#define MOST_ROWS 2
+#define WIDTH(rows) ((rows) == 1 ? 8 : 4)
 #elif defined(__aarch64__)
 #define MOST_ROWS 4
 #define WIDTH(rows) ((rows) <= 2 ? 8 : 4)
@@ -517,6 +482,10 @@ typedef struct {
     const char *x;     /* rows as the matrix needs them: floats, bf16 or int8, filled up with zeros to whole groups */
     i64 x_row;         /* bytes */
     const float *row_scales;
+#ifdef INT8_TWO_GROUPS
+    i64 amounts; /* bytes from an input to its amount */
+    const int32_t *large; /* [rows][groups], see `amounts_of` */
+#endif
     float *y;
     i64 ys;
 } product;
@@ -527,17 +496,28 @@ INLINE const char *tile_values(const product *p, i64 part) {
 
 enum { INT8_VALUES = -2, INT8_POSITIVE }; /* the latter: all inputs are 0 or more */
 
-/* One group of inputs of a tile of one strip: to sums of the rows, in `width` vectors. */
-INLINE void add_groups(int8_sum (*sum)[PARTS], const char *x, i64 row, const char *values, const int kind,
-                       const int rows, const int width) {
+/* One group of inputs of a tile of one strip, or with AVX2 `two` of them: to sums of the rows, in `width` vectors. */
+INLINE void add_groups(const product *p, int8_sum (*sum)[PARTS], const char *x, const char *values, const int kind,
+                       const int rows, const int width, const int two) {
 #pragma GCC unroll 8
     for (int c = 0; c < width; c++) {
         vi v = load_integers(values + c * LANES * GROUP);
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
+#ifdef INT8_TWO_GROUPS
+            const char *own = x + r * p->x_row;
+            __m256i pairs = int8_pairs(v, own, p->amounts, kind == INT8_POSITIVE);
+            if (two) {
+                vi w = load_integers(values + (STRIP + c * LANES) * GROUP);
+                pairs = _mm256_add_epi16(pairs, int8_pairs(w, own + GROUP, p->amounts, kind == INT8_POSITIVE));
+            }
+            sum[r][c] = int8_widened(sum[r][c], pairs);
+#else
             int32_t group;
-            memcpy(&group, x + r * row, sizeof group);
-            sum[r][c] = kind == INT8_POSITIVE ? int8_add_positive(sum[r][c], v, group) : int8_add(sum[r][c], v, group);
+            memcpy(&group, x + r * p->x_row, sizeof group);
+            sum[r][c] = int8_add(sum[r][c], v, group);
+            (void)kind, (void)two;
+#endif
         }
     }
 }
@@ -565,12 +545,25 @@ INLINE void int8_tile(const product *p, i64 n, i64 part, const int kind, const i
         }
     }
     i64 k = 0;
+#ifdef INT8_TWO_GROUPS
+    for (; k + 2 <= p->groups; k += 2, x += 2 * GROUP, values += 2 * STRIP * GROUP) {
+        const int32_t *large = p->large + n * p->groups + k;
+        if (large[0] | large[(rows - 1) * p->groups]) { /* there are two rows at most */
+            __asm__ volatile("" ::: "memory"); /* or gcc computes for both cases before it asks, and runs out of registers */
+            add_groups(p, sum[0], x, values, kind, rows, width, 0);
+            add_groups(p, sum[0], x + GROUP, values + STRIP * GROUP, kind, rows, width, 0);
+        } else {
+            add_groups(p, sum[0], x, values, kind, rows, width, 1);
+        }
+    }
+#else
     for (; k + phases <= p->groups; k += phases, x += phases * GROUP, values += phases * STRIP * GROUP)
 #pragma GCC unroll 4
         for (int q = 0; q < phases; q++)
-            add_groups(sum[q], x + q * GROUP, p->x_row, values + q * STRIP * GROUP, kind, rows, width);
+            add_groups(p, sum[q], x + q * GROUP, values + q * STRIP * GROUP, kind, rows, width, 0);
+#endif
     for (; k < p->groups; k++, x += GROUP, values += STRIP * GROUP)
-        add_groups(sum[0], x, p->x_row, values, kind, rows, width);
+        add_groups(p, sum[0], x, values, kind, rows, width, 0);
 #pragma GCC unroll 8
     for (int c = 0; c < width; c++) {
         i64 first = m + c * LANES;
@@ -648,16 +641,13 @@ INLINE void some_outputs(const product *p, i64 n, i64 start, i64 end, const int 
 
 /* Rows are shared out evenly among the tiles that they need, and a few strips are multiplied with all of them before
    the next, so that these stay in the first cache. */
-#define ROWS_CASE(rows, kind) case rows: some_outputs(p, n, start, end, kind, rows); break;
-#if MOST_ROWS == 8
-#define MORE_ROWS(kind) ROWS_CASE(5, kind) ROWS_CASE(6, kind) ROWS_CASE(7, kind) ROWS_CASE(8, kind)
-#else
-#define MORE_ROWS(kind)
-#endif
+#define ROWS_CASE(count, kind) \
+    case count: if (count <= MOST_ROWS) some_outputs(p, n, start, end, kind, count <= MOST_ROWS ? count : 1); break;
 #define PRODUCT(name, kind)                                                                                  \
     static __attribute__((noinline)) void name##_tile(const product *p, i64 n, i64 start, i64 end, i64 rows) { \
         switch (rows) {                                                                                      \
-            ROWS_CASE(1, kind) ROWS_CASE(2, kind) ROWS_CASE(3, kind) ROWS_CASE(4, kind) MORE_ROWS(kind)      \
+            ROWS_CASE(1, kind) ROWS_CASE(2, kind) ROWS_CASE(3, kind) ROWS_CASE(4, kind)                      \
+            ROWS_CASE(5, kind) ROWS_CASE(6, kind) ROWS_CASE(7, kind) ROWS_CASE(8, kind)                      \
         }                                                                                                    \
     }                                                                                                        \
     static void name(const product *p, i64 M, i64 rows) { product_of_tiles(name##_tile, p, M, rows); }
@@ -694,7 +684,7 @@ INLINE void product_of_tiles(tile_function run, const product *p, i64 M, i64 row
 }
 
 PRODUCT(int8_product, INT8_VALUES)
-#ifdef INT8_ADD_POSITIVE
+#ifdef INT8_TWO_GROUPS
 PRODUCT(positive_product, INT8_POSITIVE)
 #endif
 PRODUCT(f32_product, F32_VALUES)
@@ -724,6 +714,25 @@ static float int8_row(const float *restrict x, i64 K, uint8_t *restrict to, i64 
     return scale;
 }
 
+#ifdef INT8_TWO_GROUPS
+/* Writes the amounts of n int8 inputs, and for each group of them whether the products of it and the next one may be
+   more than an int16 holds when both are added to those of their neighbours. Whether all inputs are 0 or more. Up to 32
+   bytes after the end of each are written. */
+static bool amounts_of(const int8_t *x, i64 n, uint8_t *amounts, int32_t *large) {
+    const __m256i ones = _mm256_set1_epi8(1), most = _mm256_set1_epi16(32767 / 127);
+    uint8_t seen = 0;
+#pragma omp simd reduction(| : seen)
+    for (i64 i = 0; i < n; i++) seen |= (uint8_t)x[i], amounts[i] = (uint8_t)(x[i] < 0 ? -x[i] : x[i]);
+    for (i64 i = 0; i < n; i += 32) {
+        const __m256i these = _mm256_maddubs_epi16((__m256i)load_integers(amounts + i), ones),
+                      next = _mm256_maddubs_epi16((__m256i)load_integers(amounts + i + GROUP), ones);
+        const vi found = (vi)_mm256_cmpgt_epi16(_mm256_add_epi16(these, next), most);
+        memcpy(large + i / GROUP, &found, sizeof found);
+    }
+    return seen < 128;
+}
+#endif
+
 #ifdef __AVX512BF16__
 static void bf16_row(const float *restrict x, i64 K, bf16 *restrict to, i64 width) {
 #pragma omp simd
@@ -744,11 +753,11 @@ static void linear(const tensor *w, const float *x, i64 xs, const float *bias, a
             scales[n] = int8_row(x + n * xs, K, values + n * groups * GROUP, groups * GROUP);
         p.x = (const char *)values, p.x_row = groups * GROUP, p.row_scales = scales;
         p.sums = w->sums, p.scales = w->scales;
-#ifdef INT8_ADD_POSITIVE
-        uint8_t seen = 0;
-#pragma omp simd reduction(| : seen)
-        for (i64 j = 0; j < rows * groups * GROUP; j++) seen |= values[j];
-        if (seen < 128) positive_product(&p, w->rows, rows);
+#ifdef INT8_TWO_GROUPS
+        const i64 n = rows * groups * GROUP;
+        p.amounts = n, p.large = (int32_t *)(values + 2 * n);
+        if (amounts_of((int8_t *)values, n, values + n, (int32_t *)(values + 2 * n)))
+            positive_product(&p, w->rows, rows);
         else
 #endif
         int8_product(&p, w->rows, rows);

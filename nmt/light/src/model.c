@@ -155,6 +155,7 @@ static const char *read_tensor(const uint8_t *entry, span data, uint64_t *left, 
     uint64_t size = (uint64_t)group_count(to) * GROUP * high; /* no overflow, as rows and columns are below 2^30 */
     to->values = data_at(data, u64_at(entry + 16), size, 1);
     if (type == MATRIX_INT8) {
+        if (to->values && memchr(to->values, 0x80, size)) return " holds an int8 value of -128"; /* kernels have none */
         to->scales = data_at(data, u64_at(entry + 24), rows, sizeof *to->scales);
         to->sums = data_at(data, u64_at(entry + 32), rows, sizeof *to->sums);
         size += rows * (sizeof *to->scales + sizeof *to->sums);

@@ -27,8 +27,8 @@ struct runner {
     float **base;     /* by register, where its first row stands now */
     block source, one, step; /* registers that are not kept */
     block scratch;
-    block weights, attending; /* of attention: what is told by addition, and for kernels */
-    block turns, sinusoids;   /* of ROTATE and of POSITIONS, see waves_at */
+    block attending;          /* for kernels of attention */
+    block turns, sinusoids;   /* of ROTATE and of POSITIONS, see `waves_at` */
     block self;               /* tiles of an ATTEND_SELF */
     i64 width;                /* of a tile of all ATTEND_DOT together, see `pack_memory` */
     const float **tiles;      /* of what is attended to */
@@ -129,7 +129,7 @@ void runner_close(runner *r) {
     }
     for (i64 which = 0; r->spare && which < (i64)r->m->set.caches; which++)
         for (tile *one; (one = r->spare[which]); free(one)) r->spare[which] = one->next;
-    const block all[] = {r->source, r->one, r->step, r->scratch, r->weights, r->attending, r->turns, r->sinusoids, r->self};
+    const block all[] = {r->source, r->one, r->step, r->scratch, r->attending, r->turns, r->sinusoids, r->self};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i].values);
     free(r->base);
     free(r->told);
@@ -140,18 +140,10 @@ void runner_close(runner *r) {
 
 /* Room for a sentence: in registers of SOURCE that are not kept, and wherever products and attention need some. */
 static bool make_room(runner *r, i64 length) {
-    const program *both[] = {&r->m->encode, &r->m->step};
-    size_t heads = 1;
     if (length <= r->length) return true;
-    for (int which = 0; which < 2; which++)
-        for (i64 i = 0; i < both[which]->count; i++) {
-            const instruction *code = &both[which]->code[i];
-            if (code->op >= ATTEND_ADDITIVE && code->op <= ATTEND_CACHE && (size_t)code->p > heads)
-                heads = (size_t)code->p;
-        }
     r->length = 0;
-    if (!lay_out(r, SOURCE, false, length, &r->source) || !renew(&r->weights, heads, (size_t)length) ||
-        !renew(&r->attending, heads + 4, (size_t)length + TILE) || !room_to_multiply(r, &r->m->encode, length))
+    if (!lay_out(r, SOURCE, false, length, &r->source) || !renew(&r->attending, 1, (size_t)dot_scratch(length)) ||
+        !room_to_multiply(r, &r->m->encode, length))
         return false;
     r->length = length;
     return true;
@@ -198,29 +190,29 @@ static void run_linear(const task *t) {
                     t->r->scratch.values);
 }
 
-/* Cosines and sines in pairs, of `half` angles for a position: it times 10000^(-i / slowest). Null where memory ends. */
-static const float *waves_at(block *pairs, i64 position, i64 half, i64 slowest) {
-    if (position >= (i64)pairs->room / (2 * half)) {
+/* Cosines and then sines of `half` angles for a position: it times 10000^(-i / slowest). Null where memory ends. */
+static const float *waves_at(block *waves, i64 position, i64 half, i64 slowest) {
+    if (position >= (i64)waves->room / (2 * half)) {
         i64 positions = position < 32 ? 64 : 2 * position;
-        if (!renew(pairs, (size_t)positions, 2 * (size_t)half)) return NULL;
+        if (!renew(waves, (size_t)positions, 2 * (size_t)half)) return NULL;
         for (i64 p = 0; p < positions; p++)
             for (i64 i = 0; i < half; i++) {
                 float rate = expf((float)i * (float)(-log(10000.0) / (double)slowest)), angle = (float)p * rate;
-                float *pair = pairs->values + 2 * (p * half + i);
-                pair[0] = cosf(angle), pair[1] = sinf(angle);
+                float *own = waves->values + 2 * p * half + i;
+                own[0] = cosf(angle), own[half] = sinf(angle);
             }
     }
-    return pairs->values + 2 * position * half;
+    return waves->values + 2 * position * half;
 }
 
 static bool run_positions(const task *t) {
     i64 half = (i64)t->i->n / 2;
     for (i64 row = 0; row < t->count; row++) {
-        const float *pairs = waves_at(&t->r->sinusoids, t->words ? t->words[row].position : row, half, t->i->p);
+        const float *waves = waves_at(&t->r->sinusoids, t->words ? t->words[row].position : row, half, t->i->p);
         const float *a = at_row(t, t->i->a, row);
         float *out = at_row(t, t->i->out, row);
-        if (!pairs) return false;
-        for (i64 i = 0; i < half; i++) out[i] = a[i] + pairs[2 * i + 1], out[half + i] = a[half + i] + pairs[2 * i];
+        if (!waves) return false;
+        for (i64 i = 0; i < half; i++) out[i] = a[i] + waves[half + i], out[half + i] = a[half + i] + waves[i];
     }
     return true;
 }
@@ -233,8 +225,9 @@ static bool run_rotate(const task *t) {
         float *out = at_row(t, t->i->out, row);
         if (!turns) return false;
         for (i64 head = 0; head < t->i->p; head++, x += width, out += width)
+#pragma omp simd
             for (i64 i = 0; i < half; i++) {
-                float first = x[i], second = x[half + i], c = turns[2 * i], s = turns[2 * i + 1];
+                float first = x[i], second = x[half + i], c = turns[i], s = turns[half + i];
                 out[i] = first * c - second * s, out[half + i] = first * s + second * c;
             }
     }
@@ -306,11 +299,9 @@ static void run_additive_attention(const task *t) {
     for (i64 row = 0; row < t->count; row++) {
         const memory *from = t->words[row].sentence;
         const float *keys = from->at[i->b.number] + i->b.column, *values = from->at[i->c.number] + i->c.column;
-        float *told = t->words[row].attention, *weights = told && i->t[1] != NONE ? r->weights.values : NULL;
+        float *told = i->t[1] == NONE ? NULL : t->words[row].attention;
         r->k->attend_additive(at_row(t, i->a, row), keys, ks, values, vs, vector_of(t, 0), i->p, i->n, from->length,
-                              at_row(t, i->out, row), weights, r->attending.values);
-        for (i64 head = 0; weights && head < i->p; head++)
-            for (i64 s = 0; s < from->length; s++) told[s] += told_share(t) * weights[head * from->length + s];
+                              at_row(t, i->out, row), told, told_share(t), r->attending.values);
     }
 }
 

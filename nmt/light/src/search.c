@@ -24,7 +24,7 @@ typedef struct {
     bool whole;     /* there is no such part: logits are computed of all words, which sentences share */
     int32_t *ids;   /* ascending, of which the first three are PAD, UNK and EOS */
     size_t room;
-    uint8_t *marks; /* [vocabulary], all 0 between calls */
+    uint64_t *marks; /* a bit for each word of the vocabulary, all 0 between calls */
     tensor *tables; /* one for each model, [count, width] */
     block *values;  /* of the tables */
 } chosen_words;
@@ -109,15 +109,18 @@ static bool choose_rows(chosen_words *w, int m, const tensor *from) {
     float *scales = (float *)(to + values);
     int32_t *sums = (int32_t *)(scales + rows);
     float *bias = (float *)(sums + rows);
-    for (i64 i = 0; i < (i64)rows; i++) { /* what fills up the last strip may be any row */
-        i64 id = i < w->count ? w->ids[i] : 0;
-        const char *row = row_of(from, id);
-        char *own = to + (i / STRIP * groups * STRIP + i % STRIP) * GROUP;
-        for (i64 g = 0; g < groups; g++) memcpy(own + g * STRIP * GROUP, row + g * STRIP * GROUP, GROUP);
-        if (from->type == MATRIX_INT8) scales[i] = from->scales[id], sums[i] = from->sums[id];
-        if (from->bias) bias[i] = from->bias[id];
+    for (i64 start = 0; start < (i64)rows; start += STRIP, to += groups * STRIP * GROUP) {
+        const char *row[STRIP];
+        for (i64 i = start; i < start + STRIP; i++) { /* what fills up the last strip may be any row */
+            i64 id = i < w->count ? w->ids[i] : 0;
+            row[i - start] = row_of(from, id);
+            if (from->type == MATRIX_INT8) scales[i] = from->scales[id], sums[i] = from->sums[id];
+            if (from->bias) bias[i] = from->bias[id];
+        }
+        for (i64 g = 0; g < groups * STRIP * GROUP; g += STRIP * GROUP)
+            for (i64 i = 0; i < STRIP; i++) memcpy(to + g + i * GROUP, row[i] + g, GROUP);
     }
-    w->tables[m] = (tensor){from->type, w->count, from->columns, to, scales, sums, from->bias ? bias : NULL};
+    w->tables[m] = (tensor){from->type, w->count, from->columns, w->values[m].values, scales, sums, from->bias ? bias : NULL};
     return true;
 }
 
@@ -129,32 +132,28 @@ enum { WHOLE_FROM = 10 }; /* words of the vocabulary for one of the sentence */
    memory ends. */
 static bool chosen_make(chosen_words *w, const model *const *models, int count, const sentence *what, bool alone) {
     const shortlist *list = &models[0]->list;
+    const i64 vocabulary = (i64)models[0]->set.target_size;
     if (!w->marks) {
-        w->marks = calloc((size_t)models[0]->set.target_size + 8, 1);
+        w->marks = calloc((size_t)vocabulary / 64 + 1, sizeof *w->marks);
         w->tables = calloc((size_t)count, sizeof *w->tables);
         w->values = calloc((size_t)count, sizeof *w->values);
     }
     if (!w->marks || !w->tables || !w->values) return false;
-    i64 marked = 0;
-#define MARK(id) (marked += !w->marks[id], w->marks[id] = 1)
-    for (int32_t id = PAD; id <= EOS; id++) MARK(id);
-    for (uint32_t i = 0; i < list->always_count; i++) MARK(list->always[i]);
+    uint64_t *marks = w->marks, marked = 0;
+#define MARK(id) (marked += ~marks[(id) / 64] >> (id) % 64 & 1, marks[(id) / 64] |= UINT64_C(1) << (id) % 64)
+    for (uint32_t id = PAD; id <= EOS; id++) MARK(id);
+    for (uint32_t i = 0; i < list->always_count; i++) MARK((uint32_t)list->always[i]);
     for (i64 i = 0; i < what->length; i++)
-        for (uint32_t p = list->starts[what->ids[i]]; p < list->starts[what->ids[i] + 1]; p++) MARK(list->partners[p]);
-    i64 multiple = (i64)models[0]->set.multiple + 1; /* of words without PAD, filled up by the first ones */
-    for (uint32_t id = 0; (marked - 1) % multiple && id < models[0]->set.target_size; id++) MARK(id);
-    for (i64 i = 0; what->asked && i < what->asked->count; i++) MARK(what->asked->prefix[i]);
-    if (!grown(&w->ids, sizeof *w->ids, &w->room, (size_t)marked + 1)) return false;
+        for (uint32_t p = list->starts[what->ids[i]]; p < list->starts[what->ids[i] + 1]; p++) MARK((uint32_t)list->partners[p]);
+    uint64_t multiple = (uint64_t)models[0]->set.multiple + 1; /* of words without PAD, filled up by the first ones */
+    for (uint32_t id = 0; (marked - 1) % multiple && id < vocabulary; id++) MARK(id);
+    for (i64 i = 0; what->asked && i < what->asked->count; i++) MARK((uint32_t)what->asked->prefix[i]);
+    if (!grown(&w->ids, sizeof *w->ids, &w->room, (size_t)marked)) return false;
     int32_t *ids = w->ids;
-    for (uint32_t start = 0; start < models[0]->set.target_size; start += 8) {
-        uint64_t eight;
-        memcpy(&eight, w->marks + start, sizeof eight);
-        if (!eight) continue;
-        for (uint32_t id = start; id < start + 8; id++) *ids = (int32_t)id, ids += w->marks[id];
-        memset(w->marks + start, 0, 8);
-    }
-    w->count = marked;
-    w->whole = !alone && w->count * WHOLE_FROM > models[0]->set.target_size;
+    for (i64 start = 0; start < vocabulary; start += 64, *marks++ = 0)
+        for (uint64_t left = *marks; left; left &= left - 1) *ids++ = (int32_t)start + __builtin_ctzll(left);
+    w->count = (i64)marked;
+    w->whole = !alone && w->count * WHOLE_FROM > vocabulary;
     for (int m = 0; m < count && !w->whole; m++)
         if (!choose_rows(w, m, &models[m]->tensors[models[m]->set.table])) return false;
     return true;

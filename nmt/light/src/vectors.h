@@ -59,6 +59,7 @@ INLINE vf some_of(vf v, i64 n) {
 
 /* The sum of the lanes, halves added to halves. */
 typedef float four_floats __attribute__((vector_size(16)));
+typedef int32_t four_ints __attribute__((vector_size(16)));
 
 INLINE float lane_sum(vf v) {
     four_floats part[LANES / 4];
@@ -97,14 +98,23 @@ INLINE vf larger(vf a, vf b) { /* b where a is NaN */
     return (vf)_mm512_max_ps((__m512)a, (__m512)b);
 #elif LANES == 8
     return (vf)_mm256_max_ps((__m256)a, (__m256)b);
-#elif defined(__SSE2__)
-    return (vf)_mm_max_ps((__m128)a, (__m128)b);
-#elif defined(__wasm_simd128__)
-    return (vf)wasm_f32x4_pmax((v128_t)b, (v128_t)a);
 #else
     vi above = a > b;
     return (vf)(((vi)a & above) | ((vi)b & ~above));
 #endif
+}
+
+/* The largest of the lanes; of those that are NaN none counts if any other is a number. */
+INLINE float lane_max(vf v) {
+    four_floats part[LANES / 4];
+    memcpy(part, &v, sizeof v);
+    for (int left = LANES / 8; left; left /= 2)
+        for (int i = 0; i < left; i++) {
+            const four_ints above = part[i] > part[i + left];
+            part[i] = (four_floats)(((four_ints)part[i] & above) | ((four_ints)part[i + left] & ~above));
+        }
+    const float a = part[0][0] > part[0][2] ? part[0][0] : part[0][2], b = part[0][1] > part[0][3] ? part[0][1] : part[0][3];
+    return a > b ? a : b;
 }
 
 /* A bit for each lane that is larger than `least`. */
@@ -113,10 +123,6 @@ INLINE unsigned lanes_above(vf v, float least) {
     return _mm512_cmp_ps_mask((__m512)v, _mm512_set1_ps(least), _CMP_GT_OQ);
 #elif LANES == 8
     return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps((__m256)v, _mm256_set1_ps(least), _CMP_GT_OQ));
-#elif defined(__SSE2__)
-    return (unsigned)_mm_movemask_ps(_mm_cmpgt_ps((__m128)v, _mm_set1_ps(least)));
-#elif defined(__wasm_simd128__)
-    return wasm_i32x4_bitmask((v128_t)(v > least));
 #else
     vi bits = (v > least) & (vi){1, 2, 4, 8};
     return (unsigned)((bits[0] | bits[1]) | (bits[2] | bits[3]));
@@ -137,13 +143,8 @@ INLINE float largest(const float *x, i64 n, float least, const int absolute, int
             nan |= v != v;
             top[i] = larger(v, top[i]);
         }
-    float found = least, lanes[LANES];
-    int32_t odds[LANES];
-    top[0] = larger(larger(top[0], top[1]), larger(top[2], top[3]));
-    memcpy(lanes, &top[0], sizeof lanes);
-    memcpy(odds, &nan, sizeof odds);
-    *odd = 0;
-    for (int i = 0; i < LANES; i++) found = lanes[i] > found ? lanes[i] : found, *odd |= odds[i];
+    float found = lane_max(larger(larger(top[0], top[1]), larger(top[2], top[3])));
+    *odd = lane_sum(__builtin_convertvector(nan, vf)) != 0.0f;
     for (; j < n; j++) {
         float v = absolute ? fabsf(x[j]) : x[j];
         found = v > found ? v : found;
@@ -154,8 +155,8 @@ INLINE float largest(const float *x, i64 n, float least, const int absolute, int
 
 /* Sums of products of int8 values, four neighbouring inputs at a time: what each instruction set has for it.
 
-   An `int8_sum` belongs to LANES outputs. All of them end in the same integers: no step saturates, with inputs within
-   +-127 and weights within +-128. Where OFFSET is not 0 it was added to the inputs, and sums begin at what it makes too
+   An `int8_sum` belongs to LANES outputs. All of them end in the same integers: no step saturates, with inputs and
+   weights within +-127. Where OFFSET is not 0 it was added to the inputs, and sums begin at what it makes too
    much. */
 
 #if defined(__AVX512VNNI__)
@@ -173,19 +174,22 @@ INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
 INLINE vi int8_total(int8_sum sum) { return sum; }
 
 #elif defined(__AVX2__)
-/* Pairs of |w| x sign(w) are at most 2 * 128 * 127, which an int16 holds. */
+/* vpmaddubsw multiplies numbers without a sign, the amounts of the inputs, by numbers with one, weights that have got the
+   signs of the inputs, and adds the products in pairs, to at most 2 * 127 * 127 in an int16. */
 #define OFFSET 0
 typedef vi int8_sum;
 INLINE int8_sum int8_start(vi row_sums) { return row_sums ^ row_sums; }
-INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
-    __m256i v = (__m256i)w, pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(v), _mm256_sign_epi8(_mm256_set1_epi32(x), v));
+INLINE __m256i int8_pairs(vi w, const char *x, i64 to_amounts, const int positive) {
+    int32_t inputs, amounts;
+    memcpy(&inputs, x, sizeof inputs);
+    memcpy(&amounts, x + to_amounts, sizeof amounts);
+    const __m256i signed_w = positive ? (__m256i)w : _mm256_sign_epi8((__m256i)w, _mm256_set1_epi32(inputs));
+    return _mm256_maddubs_epi16(_mm256_set1_epi32(amounts), signed_w);
+}
+INLINE int8_sum int8_widened(int8_sum sum, __m256i pairs) {
     return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
-#define INT8_ADD_POSITIVE
-INLINE int8_sum int8_add_positive(int8_sum sum, vi w, int32_t x) { /* of inputs that are 0 or more */
-    __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi32(x), (__m256i)w);
-    return sum + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-}
+#define INT8_TWO_GROUPS
 INLINE vi int8_total(int8_sum sum) { return sum; }
 
 #elif defined(__ARM_FEATURE_DOTPROD)
@@ -245,10 +249,6 @@ INLINE int8_sum int8_add(int8_sum sum, vi w, int32_t x) {
 INLINE vi int8_total(int8_sum sum) {
     return (vi){sum.low[0] + sum.low[1], sum.low[2] + sum.low[3], sum.high[0] + sum.high[1], sum.high[2] + sum.high[3]};
 }
-#endif
-
-#ifndef INT8_ADD_POSITIVE
-#define int8_add_positive int8_add
 #endif
 
 #endif
