@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.data.vocabulary import EOS
 from nmt.live.waiting import visible
 from nmt.models.base import DecodingState, Seq2Seq
 from nmt.registry import CELLS
@@ -16,7 +17,7 @@ from tests.models.small_model import ARCHITECTURES, SOURCE, TARGET, make_model
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 BEGINS = torch.ones(12, dtype=torch.bool)
-BEGINS[[1, 3, 5, 9]] = False  # the end symbol, and what goes on with a word
+BEGINS[[EOS, 3, 5, 9]] = False  # the end symbol, and what goes on with a word
 WAIT = torch.tensor([1, 2, 3])
 CASES = [
     *((name, cell) for name in ("deepnmt", "transformer") for cell in sorted(set(CELLS.names()) - {"rnn"})),
@@ -74,7 +75,7 @@ def test_training_sees_what_a_listener_has_heard(name: str, cell: str) -> None:
 
 def test_words_are_waited_for_not_tokens() -> None:
     """Tokens 3, 5 and 9 go on with a word; the end symbol is read by a step of its own."""
-    source, target = torch.tensor([[4, 3, 7, 6, 1]]), torch.tensor([[4, 5, 8, 6, 7, 1]])
+    source, target = torch.tensor([[4, 3, 7, 6, EOS]]), torch.tensor([[4, 5, 8, 6, 7, EOS]])
     counts = {
         wait: visible(source, target, (BEGINS, BEGINS), wait=torch.tensor([wait])).sum(2)[0].tolist()
         for wait in (1, 2, 9)
