@@ -98,10 +98,8 @@ class CpuClock:
         return self._seconds
 
 
-# oneDNN compiles code for every shape of a matrix product and keeps 1,024 of them, and ideep, which stands between it
-# and torch, another 1,024. Batches of all lengths bring new shapes all the time, and the heap grew from update to
-# update. With 64 it stays where it is, and training is no slower (docs/benchmarks/memory.md). Far fewer would not hold
-# all products of one step of a loop over time, which would be compiled anew in each step.
+# oneDNN, and ideep above it, keep 1,024 compiled shapes of products each, and the heap grew from update to update. With
+# 64 training is no slower (docs/benchmarks/memory.md); far fewer would not hold the products of one step of a loop.
 CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 # A search comes back to the same few hundred shapes, batch after batch, and needs no more memory than they do.
@@ -142,10 +140,9 @@ def keep_more_kernels(environment: MutableMapping[str, str] = os.environ) -> Non
             environment[name] = SEARCH_CACHE
 
 
-# glibc's allocator keeps large blocks instead of returning them to the kernel. Training allocates and frees the same
-# large tensors in every step. By default glibc maps each of them anew and gives it back, and the kernel clears every
-# page again: 16 % of the time of a training step was spent there. The names are those of <malloc.h>, part of its
-# binary interface, so they never change.
+# Training allocates and frees the same large tensors in every step. By default glibc maps each of them anew, and the
+# kernel clears every page again: 16 % of the time of a step. So the allocator keeps them. The names are those of
+# <malloc.h>, part of its binary interface, so they never change.
 M_TRIM_THRESHOLD = -1
 M_TOP_PAD = -2
 M_MMAP_THRESHOLD = -3

@@ -39,9 +39,8 @@ from bench_facts import facts
 from nmt.cli.arguments import natural, positive, share
 from nmt.cli.common import execute, make_parser
 from nmt.config import load_config
-from nmt.data import Corpus, SentencePieceTokenizer
-from nmt.data.corpus import Encoder, LengthRule, encode
-from nmt.data.sentencepiece import SentencePieceOptions
+from nmt.data.corpus import Corpus, Encoder, LengthRule, encode
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.data.text import FilePair, find_pair, read_lines, read_pairs, sample_lines
 from nmt.data.text_facts import read_facts
 from nmt.errors import DataError

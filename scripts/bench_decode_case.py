@@ -28,7 +28,7 @@ def measure(run: str, options: dict[str, Any]) -> dict[str, Any]:
 
     from nmt.data.text import read_lines
     from nmt.interop.model_dir import load_model
-    from nmt.search import Translator
+    from nmt.search.translator import Translator
 
     sources, references = list(read_lines(options["source"])), list(read_lines(options["reference"]))
     started = time.perf_counter()

@@ -29,10 +29,10 @@ def measure(tokens: int, split: int | None) -> dict[str, float]:
     import torch
 
     from nmt.config.schema import DecodingConfig, ModelConfig
-    from nmt.data import Vocabulary, WhitespaceTokenizer
-    from nmt.data.whitespace import WhitespaceOptions
+    from nmt.data import Vocabulary
+    from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
     from nmt.models import build_model
-    from nmt.search import Translator
+    from nmt.search.translator import Translator
     from nmt.system import keep_large_blocks
 
     keep_large_blocks()

@@ -28,8 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
 from nmt.config import load_config
-from nmt.data import BatchSampler, PreparedData, collate
-from nmt.data.prepare import prepare
+from nmt.data.batching import collate
+from nmt.data.prepare import PreparedData, prepare
+from nmt.data.sampler import BatchSampler
 from nmt.errors import ConfigError
 from nmt.ops import native
 from nmt.tasks.translation import build_sampler

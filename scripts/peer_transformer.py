@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from nmt.cli.arguments import positive, seconds, seed
 from nmt.cli.common import execute, make_parser
-from nmt.data import ParallelText, read_parallel
+from nmt.data.text import ParallelText, read_parallel
 from nmt.errors import ConfigError
 from nmt.system import CpuClock
 

@@ -104,7 +104,7 @@ def translations(arguments: argparse.Namespace) -> tuple[str, int, Step]:
     """A title, the number of lines, and what translates them, after they were translated once to warm up."""
     from nmt.data.text import read_lines
     from nmt.interop.model_dir import load_model
-    from nmt.search import Translator
+    from nmt.search.translator import Translator
 
     lines = list(read_lines(arguments.source))[: arguments.lines]
     loaded = load_model(arguments.run)

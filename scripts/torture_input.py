@@ -17,7 +17,7 @@ from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
 from nmt.run_check.check_run import check_run
 from nmt.run_check.command import as_lines
-from nmt.search import Translator
+from nmt.search.translator import Translator
 from tests.robustness.model_fields import mutated_fields
 from tests.robustness.odd_text import ODD_LINES, random_lines
 from tests.robustness.test_fuzz import VALID, read_config

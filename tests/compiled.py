@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.compiling import BuildError, find_compiler
-from nmt.interop.engine.opened import compiled_engine
+from nmt.compiling import BuildError, engine_recipe, find_compiler, library
 
 _LOADED = {found[0] for found in re.finditer(r"/\S+\.so[.0-9]*$", Path("/proc/self/maps").read_text(), re.MULTILINE)}
 _LOADED = {path for path in _LOADED if "site-packages" not in path}  # which may need others beside them
@@ -31,9 +30,9 @@ done
 
 
 def needed_engine() -> Path:
-    """The shared library."""
+    """The shared library, with the kernels for all processors."""
     try:
         find_compiler()
     except BuildError as error:
         pytest.skip(str(error))
-    return compiled_engine()
+    return library(engine_recipe(everywhere=True))

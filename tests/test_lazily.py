@@ -21,7 +21,7 @@ def test_members_are_there_and_others_are_an_attribute_error() -> None:
 
 def test_light_members_come_without_torch_and_pydantic() -> None:
     program = (
-        "import sys; from nmt.data import read_lines; from nmt.search import Request, Translation; "
+        "import sys; from nmt.data import read_lines; from nmt.search import Hypothesis; "
         "from nmt.search.values import LONGER; from nmt.interop.run_layout import LongestSource; "
         "print([name for name in ('torch', 'numpy', 'pydantic', 'yaml') if name in sys.modules])"
     )

@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.config import dump, load_config
-from nmt.data import Tokenizer, Vocabulary, WhitespaceTokenizer
-from nmt.data.whitespace import WhitespaceOptions
+from nmt.data import Tokenizer, Vocabulary
+from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.interop import run_layout
 from nmt.language_models.model import LanguageModel
 from nmt.models import build_model

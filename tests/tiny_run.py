@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt.config import dump, load_config
-from nmt.data import SentencePieceTokenizer, Tokenizer, Vocabulary, WhitespaceTokenizer
-from nmt.data.sentencepiece import SentencePieceOptions
-from nmt.data.whitespace import WhitespaceOptions
+from nmt.data import Tokenizer, Vocabulary
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
+from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.interop import run_layout
 from nmt.models import build_model
 

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from nmt.classification.model import FIRST_LABEL, Classifier, Texts
 from nmt.classification.records import ClassificationOptions, ClassifiedCorpus, Record, encode, unknown_label
-from nmt.data import batch_lines
-from nmt.data.batching import Pairs
+from nmt.data.batching import Pairs, batch_lines
 from nmt.data.corpus import Rows
 from nmt.data.vocabulary import UNK
 from nmt.errors import ConfigError, DataError, counted

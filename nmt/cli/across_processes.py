@@ -15,8 +15,7 @@ from nmt.cli.opened import Translate
 from nmt.data.text_facts import file_digest
 from nmt.errors import ConfigError
 from nmt.light.results import Hypothesis, Result
-from nmt.search import Request
-from nmt.search.values import Details
+from nmt.search.values import Details, Request
 from nmt.training.distributed import World, check_same, interleave
 
 

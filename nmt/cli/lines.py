@@ -23,7 +23,7 @@ from nmt.data.tokenizer import on_one_line
 from nmt.errors import DataError, counted
 from nmt.light.lines import LONGEST_LINE
 from nmt.light.wishes import also_given, read_object, read_wishes, text_of, wishes_of
-from nmt.search import Request
+from nmt.search.values import Request
 from nmt.system import USUAL_COLUMNS, columns
 
 _BLOCK = 1 << 16

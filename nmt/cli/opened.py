@@ -18,8 +18,7 @@ from nmt.light.options import AUTO
 from nmt.light.results import Result
 from nmt.light.translator import NOT_TOLD
 from nmt.registry import SEARCHES
-from nmt.search import Request
-from nmt.search.values import Details
+from nmt.search.values import Details, Request
 
 if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
@@ -120,7 +119,7 @@ def _open_runs(arguments: argparse.Namespace, work: Work) -> Opened:
     """Runs and model folders."""
     from nmt.data.sentences import lines_of_all
     from nmt.interop.model_dir import load_models, names_of
-    from nmt.search import Translator
+    from nmt.search.translator import Translator
 
     models = load_models(
         arguments.models, plugins=arguments.plugins, device=work.device, checkpoint=arguments.checkpoint

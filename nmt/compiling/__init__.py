@@ -13,13 +13,14 @@ import atexit
 import contextlib
 import ctypes
 import functools
-import hashlib
+import importlib
 import os
-import shutil
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from nmt.system import cpu_info
 
 _LIBRARY = ".so"
 _REFUSED = ".refused"
@@ -114,11 +115,13 @@ def _elsewhere(directory: Path, problem: str) -> Path:
 
 def find_compiler() -> list[str]:
     """The command in CC, else the first existing one of cc, gcc and clang."""
+    from shutil import which  # late, as installations that bring libraries need none
+
     chosen = os.environ.get("CC", "").split()
     if chosen:
         return chosen
     for name in ("cc", "gcc", "clang"):
-        found = shutil.which(name)
+        found = which(name)
         if found:
             return [found]
     raise BuildError("there is no C compiler (cc, gcc, clang, or CC in the environment)")
@@ -131,7 +134,9 @@ def compiler_identity(compiler: Sequence[str]) -> str:
 
     Raises BuildError where there is no such program.
     """
-    programs = [shutil.which(word) for word in compiler]
+    from shutil import which
+
+    programs = [which(word) for word in compiler]
     if programs[0] is None:
         raise BuildError(f"{compiler[0]} cannot be run")
     files = [os.path.realpath(program) for program in programs if program]
@@ -148,6 +153,15 @@ def processor() -> str:
     return os.uname().machine
 
 
+def has_instructions(flags: Sequence[str]) -> bool:
+    """Whether Linux says that this processor has all that a compiler's flags such as -mavx2 stand for."""
+    known = cpu_info("flags").replace("_", "").split()
+    return all(flag.removeprefix("-m").replace("-", "") in known for flag in flags if "=" not in flag)
+
+
+ROOT = Path(__file__).parents[1]
+
+
 class Recipe(NamedTuple):
     """What a library is made from."""
 
@@ -161,6 +175,23 @@ class Recipe(NamedTuple):
     """The text of one more source, and its compiler options."""
     facts: str = ""
     """What else the library depends on."""
+
+
+def engine_recipe(*, everywhere: bool = False) -> Recipe:
+    """The engine with the kernels that suit this processor best, or `everywhere`, with those for all processors."""
+    from nmt.light.sources import FLAGS, TABLES, compilations
+
+    machine, only = os.uname().machine, None
+    if not everywhere and cpu_info("flags"):
+        only = next((name for name, needed in TABLES.get(machine, {}).items() if has_instructions(needed)), None)
+    flags = [*FLAGS, "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'ops/native'}"]
+    jobs = [[*flags, *one.flags, "-c", str(ROOT / one.source)] for one in compilations(machine, only=only)]
+    return Recipe(sorted({*(ROOT / "light/src").glob("*.[ch]"), *(ROOT / "ops").glob("*/*.[ch]")}), jobs, ["-pthread"])
+
+
+def prebuilt(kind: str, *made_from: Any) -> Path | None:
+    """The engine or the kernels that a wheel brings, found by the function `kind` of `nmt.prebuilt.libraries`."""
+    return getattr(importlib.import_module("nmt.prebuilt.libraries"), kind)(*made_from)
 
 
 def library(recipe: Recipe) -> Path:
@@ -179,7 +210,7 @@ def library(recipe: Recipe) -> Path:
 
 
 def _library(recipe: Recipe, directory: Path) -> Path:
-    made_from = _digest(*(path.read_bytes() for path in recipe.files), repr(recipe[1:]).encode())
+    made_from = digest(*(path.read_bytes() for path in recipe.files), repr(recipe[1:]).encode())
     try:
         compiler = find_compiler()
     except BuildError as error:
@@ -188,7 +219,7 @@ def _library(recipe: Recipe, directory: Path) -> Path:
             known = [f"; {path} is kept, but cannot be loaded here ({problem})" for path, problem in problems.items()]
             raise BuildError(f"{error}{''.join(known[:1])}") from None
         return kept
-    name = f"{made_from}-{_digest(compiler_identity(compiler).encode())}-"
+    name = f"{made_from}-{digest(compiler_identity(compiler).encode())}-"
     if (kept := _compiled_before(directory, name)) is not None:
         return kept
     if not os.access(directory, os.W_OK | os.X_OK):
@@ -199,7 +230,7 @@ def _library(recipe: Recipe, directory: Path) -> Path:
         if (kept := _compiled_before(directory, name)) is not None:  # while this process waited
             return kept
         with compiled(recipe, compiler, directory, is_alone=is_alone) as new:
-            problem = _problem(new)
+            problem = problem_of(new)
             path = directory / f"{name}{_content_digest(new)}{_LIBRARY if problem is None else _REFUSED}"
             os.replace(new, path)  # atomic, even if another process builds it at the same time
     if problem is not None:
@@ -232,14 +263,14 @@ def _kept(directory: Path, beginning: str) -> tuple[Path | None, dict[Path, str]
     for name in sorted(os.listdir(directory)):
         path = directory / name
         if name.startswith(beginning) and path.suffix in (_LIBRARY, _REFUSED) and _intact(path):
-            problem = _problem(path)
+            problem = problem_of(path)
             if problem is None:
                 return path, problems
             problems[path] = problem
     return None, problems
 
 
-def _problem(path: Path) -> str | None:
+def problem_of(path: Path) -> str | None:
     """Why a library cannot be loaded here, None if it can; it stays loaded, for whoever wants it next."""
     with path.open("rb") as stream:
         head = stream.read(64)
@@ -264,11 +295,13 @@ def _intact(path: Path) -> bool:
 
 
 def _content_digest(path: Path) -> str:
-    return _digest(path.read_bytes())
+    return digest(path.read_bytes())
 
 
-def _digest(*parts: bytes) -> str:
-    digest = hashlib.sha256()
+def digest(*parts: bytes) -> str:
+    import hashlib
+
+    found = hashlib.sha256()
     for part in parts:
-        digest.update(len(part).to_bytes(8, "little") + part)
-    return digest.hexdigest()[:16]
+        found.update(len(part).to_bytes(8, "little") + part)
+    return found.hexdigest()[:16]

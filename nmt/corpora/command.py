@@ -271,7 +271,7 @@ def _unspelled(run: str | None, files: FilePair) -> list[str]:
     """A line about each side that has lines which the vocabulary of a run, or a usual new one, cannot spell."""
     from nmt.config import load_saved
     from nmt.corpora.faults import unspelled
-    from nmt.data import load_tokenizer
+    from nmt.data.saved_tokenizer import load_tokenizer
     from nmt.data.sentencepiece import unspelled_by_default
     from nmt.interop.model_dir import config_file, find_model
 

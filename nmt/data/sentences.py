@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.compiling import BuildError, Recipe, library
+from nmt.compiling import ROOT, BuildError, Recipe, library, prebuilt
 from nmt.errors import ConfigError, DataError
 from nmt.light.errors import EngineError
 from nmt.light.sources import FLAGS
 from nmt.light.splitter import SOURCE, Splitter
-
-_ROOT = Path(__file__).parents[1]
 
 
 class Lines(NamedTuple):
@@ -72,10 +70,10 @@ def splitter_of(language: str, abbreviations: tuple[str, ...] = ()) -> Splitter:
 @functools.cache
 def _library() -> Path:
     """The splitter, compiled on this machine at its first use; ConfigError where it cannot be compiled."""
-    source = _ROOT / SOURCE
+    source = ROOT / SOURCE
     headers = ("split.h", "nmt_engine.h")
     job = [*FLAGS, "-fPIC", "-fvisibility=hidden", "-c", str(source)]
     try:
-        return library(Recipe([source, *(source.with_name(name) for name in headers)], [job], []))
+        return prebuilt("engine") or library(Recipe([source, *(source.with_name(name) for name in headers)], [job], []))
     except BuildError as error:
         raise ConfigError(f"splitting text into sentences, which C does, cannot be compiled here: {error}") from None

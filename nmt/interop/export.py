@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from nmt.config import Config, write_config
-from nmt.data import Tokenizer, save_tokenizer
+from nmt.data import Tokenizer
+from nmt.data.saved_tokenizer import save_tokenizer
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import naming, new_directory, open_regular, read_bounded, read_file, sums_text, unused_name, write_new
 from nmt.interop import run_layout

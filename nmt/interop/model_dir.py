@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from nmt.config import Config, load_saved
-from nmt.data import Tokenizer, load_tokenizer
+from nmt.data import Tokenizer
+from nmt.data.saved_tokenizer import load_tokenizer
 from nmt.data.sentences import Lines
 from nmt.errors import CheckpointError, ConfigError, SettingError, missing, printable, refused
 from nmt.files import is_file, is_folder, is_there

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.data import EOS, PAD, UNK, Tokenizer, batch_lines, pad, restore_order
+from nmt.data import EOS, PAD, UNK, Tokenizer
+from nmt.data.batching import batch_lines, pad, restore_order
 from nmt.data.text import windows
 from nmt.language_models.model import LanguageModel, States
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.config.schema import Config
-from nmt.data import Batch, Tokenizer, collate
+from nmt.data import Tokenizer
+from nmt.data.batching import Batch, collate
 from nmt.data.text import named_files
 from nmt.data.text_facts import ValidationFacts, facts_of_files
 from nmt.data.vocabulary import PAD

@@ -30,8 +30,9 @@ from nmt.light.options import as_keys
 from nmt.ops import native
 from nmt.ops.dispatch import Selection, own_selection, selection
 from nmt.registry import INSPECTORS
-from nmt.search import Translator, score_pairs
 from nmt.search.ensemble import PreparedModels, ensemble_mean, prepare_models
+from nmt.search.reading import score_pairs
+from nmt.search.translator import Translator
 
 if TYPE_CHECKING:
     from nmt.inspection.values import Inspection

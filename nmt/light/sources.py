@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["FLAGS", "LIBRARIES", "Compilation", "compilations", "kernel_compilations"]
+__all__ = ["FLAGS", "LIBRARIES", "TABLES", "Compilation", "compilations", "kernel_compilations"]
 
 FLAGS: Final = (
     "-std=c11",
@@ -35,7 +35,7 @@ class Compilation(NamedTuple):
 
 _AVX2: Final = ("-mavx2", "-mfma")
 _AVX512: Final = (*_AVX2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mprefer-vector-width=512")
-_TABLES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+TABLES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "x86_64": {
         "avx512_bf16": (*_AVX512, "-mavx512vnni", "-mavx512bf16"),
         "avx512_vnni": (*_AVX512, "-mavx512vnni"),
@@ -45,14 +45,18 @@ _TABLES: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "aarch64": {"neon": ("-mcpu=generic+dotprod",), "plain": ()},
     "wasm32": {"simd128": ("-msimd128",)},
 }
+"""Of each type of machine its kernels, best first, with the flags for the instructions that they need."""
 _NAMES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def kernel_compilations(machine: str) -> list[Compilation]:
-    """Of the kernels for a type of machine as `platform.machine()` names it; plain C for one that is not known."""
+def kernel_compilations(machine: str, *, only: str | None = None) -> list[Compilation]:
+    """Of the kernels for a type of machine as `platform.machine()` names it; plain C for one that is not known. With
+    `only`, of one of its tables."""
     known = _NAMES.get(machine.lower(), machine.lower())
-    tables = _TABLES.get(known, {"plain": ()})
-    chooser = ("-msimd128",) if "simd128" in tables else ()
+    tables = TABLES.get(known, {"plain": ()})
+    chooser: tuple[str, ...] = ("-msimd128",) if "simd128" in tables else ()
+    if only is not None:
+        tables, chooser = {only: tables[only]}, (f"-DONLY=kernels_{only}",)
     return [
         Compilation("kernels", "light/src/kernels.c", chooser),
         *(
@@ -65,6 +69,7 @@ def kernel_compilations(machine: str) -> list[Compilation]:
 _OTHERS: Final = "case engine kept model placeholders rules run search split subwords system words"
 
 
-def compilations(machine: str) -> list[Compilation]:
-    """Of the whole engine; `machine` as in `kernel_compilations`."""
-    return [*kernel_compilations(machine), *(Compilation(name, f"light/src/{name}.c", ()) for name in _OTHERS.split())]
+def compilations(machine: str, *, only: str | None = None) -> list[Compilation]:
+    """Of the whole engine; the arguments are those of `kernel_compilations`."""
+    others = [Compilation(name, f"light/src/{name}.c", ()) for name in _OTHERS.split()]
+    return [*kernel_compilations(machine, only=only), *others]

@@ -12,8 +12,8 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from nmt.data import EOS, PAD, SentencePieceTokenizer, Tokenizer
-from nmt.data.sentencepiece import has_case_marks
+from nmt.data import EOS, PAD, Tokenizer
+from nmt.data.sentencepiece import SentencePieceTokenizer, has_case_marks
 from nmt.data.text import find_pairs, read_pairs
 from nmt.errors import ConfigError, DataError
 from nmt.files import write_new

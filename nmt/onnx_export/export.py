@@ -10,7 +10,7 @@ from typing import Final
 
 import onnx
 
-from nmt.data import SentencePieceTokenizer
+from nmt.data.sentencepiece import SentencePieceTokenizer
 from nmt.errors import CheckpointError, ConfigError
 from nmt.files import reason, sums_text, write_new
 from nmt.interop import run_layout

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.errors import ConfigError
 from nmt.ops.matrices import matrix_of_steps
-from nmt.ops.native import TYPES, kernel
+from nmt.ops.native import TYPES, kernel, native_file
 from nmt.ops.product import row_sums, scale_gradient
 from nmt.ops.recurrence import Recurrent, State
 
@@ -332,7 +332,7 @@ class OneProductKernel(CKernel):
         product, (_, batch, hidden, dtype, _) = self.saved[0][t], self.sizes
         self.matrices[0].forward(before.operand[0], out=product)
         states = before.parts, before.parts.stride(0), after.parts, after.parts.stride(0), after.operand, hidden
-        kernel(f"{self.unit.name}_forward", dtype)(
+        kernel(f"{self.unit.name}_forward", dtype, source=native_file(self.unit.name))(
             *(*rows_of(x), product, self.parameters[0][0], *rows_of(mask), *states, batch, hidden, self._code)
         )
 
@@ -342,7 +342,7 @@ class OneProductKernel(CKernel):
         t, x, before, after, mask = step
         written, (_, batch, hidden, dtype, _) = self.written[0][t], self.sizes
         states = before.parts, before.parts.stride(0), after.parts, after.parts.stride(0), hidden
-        kernel(f"{self.unit.name}_backward", dtype)(
+        kernel(f"{self.unit.name}_backward", dtype, source=native_file(self.unit.name))(
             *(*rows_of(x), self.saved[0][t], self.parameters[0][0], *rows_of(mask), *states, *rows_of(d_output)),
             *(gradient, *rows_of(dx), written, batch, hidden, self._code),
         )

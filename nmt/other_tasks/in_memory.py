@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import Config
-from nmt.data import BatchSampler, Tokenizer
+from nmt.data import Tokenizer
 from nmt.data.corpus import Rows
 from nmt.data.prepare import known_files, make_tokenizer
-from nmt.data.sampler import HasLengths
+from nmt.data.sampler import BatchSampler, HasLengths
 from nmt.data.text import named_files
 from nmt.data.text_facts import ValidationFacts, facts_of_files
 from nmt.data.work import Advance, no_progress

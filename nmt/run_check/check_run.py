@@ -18,9 +18,8 @@ from nmt.config import Config, load_saved
 from nmt.config.located import anchored
 from nmt.config.problems import MissingPluginError
 from nmt.config.schema import DataConfig
-from nmt.data import Corpus, load_tokenizer
-from nmt.data.corpus import META, corpus_folder
-from nmt.data.saved_tokenizer import has_checksums
+from nmt.data.corpus import META, Corpus, corpus_folder
+from nmt.data.saved_tokenizer import has_checksums, load_tokenizer
 from nmt.errors import CheckpointError, DataError, NmtError, UnreadableError, missing
 from nmt.files import LARGEST_LOG, RefusedError, check_size, is_file, is_folder, is_there, open_model_file, reason
 from nmt.interop import run_layout

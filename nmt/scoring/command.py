@@ -308,8 +308,8 @@ def _file_scores(
 def _pair_scores(
     models: Sequence[LoadedModel], pairs: Iterable[tuple[str, str]], arguments: argparse.Namespace
 ) -> Iterator[PairScore]:
-    from nmt.search import score_pairs
     from nmt.search.ensemble import ensemble_mean
+    from nmt.search.reading import score_pairs
 
     decoding = replace(models[0].config.decoding, **as_keys(given(arguments, ENSEMBLE)))
     configured = BATCH_TOKENS if decoding.batch_tokens == "auto" else decoding.batch_tokens

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.data import EOS, PAD, UNK, Tokenizer, batch_lines, pad, restore_order
+from nmt.data import EOS, PAD, UNK, Tokenizer
+from nmt.data.batching import batch_lines, pad, restore_order
 from nmt.data.text import windows
 from nmt.light.results import PairScore as PairScore
 from nmt.models.attention import AttentionQuery

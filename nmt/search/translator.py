@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
-from nmt.data import EOS, Tokenizer, batch_lines, pad, restore_order
+from nmt.data import EOS, Tokenizer
+from nmt.data.batching import batch_lines, pad, restore_order
 from nmt.data.sentences import Lines
 from nmt.data.text import windows
 from nmt.data.tokenizer import on_one_line

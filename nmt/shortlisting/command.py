@@ -59,8 +59,8 @@ def make_shortlist(arguments: argparse.Namespace) -> int:
 
     from nmt.cli.output import output_stream
     from nmt.config import load_saved
-    from nmt.data import load_tokenizer
     from nmt.data.prepare import trained_on
+    from nmt.data.saved_tokenizer import load_tokenizer
     from nmt.data.text import find_pairs
     from nmt.interop.model_dir import config_file, find_model
     from nmt.search.shortlist import Shortlist

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.interop.model_dir import LoadedModel
     from nmt.light.results import Result
-    from nmt.search import Request
-    from nmt.search.values import Detail, Details
+    from nmt.search.values import Detail, Details, Request
     from nmt.synthetic.best import Score
     from nmt.synthetic.corpus import Output, Progress, Translate, Work
     from nmt.training.distributed import World
@@ -147,7 +146,7 @@ class Command:
         from nmt.data.sentences import lines_of_all
         from nmt.interop.model_dir import names_of
         from nmt.registry import SEARCHES
-        from nmt.search import Translator
+        from nmt.search.translator import Translator
         from nmt.synthetic.texts import Made, made
 
         loaded, *others = models

@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.data import batch_lines
-from nmt.data.batching import Pairs
+from nmt.data.batching import Pairs, batch_lines
 from nmt.data.corpus import Rows
 from nmt.data.vocabulary import UNK
 from nmt.interop.model_dir import LoadedModel

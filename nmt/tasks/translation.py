@@ -14,11 +14,11 @@ from torch import Tensor
 
 from nmt.config import component_options
 from nmt.config.schema import Config
-from nmt.data import BatchSampler, Corpus, PreparedData, Tokenizer, collate
-from nmt.data.batching import Batch, Pairs
-from nmt.data.corpus import Rows
-from nmt.data.prepare import missing_files, prepare, read_validation_facts, training_prefixes
-from nmt.data.sampler import Resegmentation, sampling_shares
+from nmt.data import Tokenizer
+from nmt.data.batching import Batch, Pairs, collate
+from nmt.data.corpus import Corpus, Rows
+from nmt.data.prepare import PreparedData, missing_files, prepare, read_validation_facts, training_prefixes
+from nmt.data.sampler import BatchSampler, Resegmentation, sampling_shares
 from nmt.data.sentences import Lines
 from nmt.data.text import find_pairs
 from nmt.data.text_facts import ValidationFacts

@@ -11,10 +11,9 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from nmt.data import BatchSampler, collate
-from nmt.data.batching import Pairs
+from nmt.data.batching import Pairs, collate
 from nmt.data.corpus import Rows
-from nmt.data.sampler import DrawnPairs
+from nmt.data.sampler import BatchSampler, DrawnPairs
 from nmt.errors import counted
 from nmt.ops.dropout import Masks, batch_key
 from nmt.training.distributed import Share

@@ -19,7 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.config.located import path_options
 from nmt.config.schema import Config
-from nmt.data import Corpus, Tokenizer, read_lines
+from nmt.data import Tokenizer, read_lines
+from nmt.data.corpus import Corpus
 from nmt.data.vocabulary import SPECIAL_TOKENS, UNK
 from nmt.errors import counted
 from nmt.models.attention import AdditiveAttention

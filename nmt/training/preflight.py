@@ -19,7 +19,7 @@ from nmt.config.located import named_paths, path_options
 from nmt.config.options import check_options, choices
 from nmt.config.problems import Problem
 from nmt.config.schema import Config, TrainingConfig
-from nmt.data import planned_sizes
+from nmt.data.prepare import planned_sizes
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, missing, shown
 from nmt.evaluation import build_metrics
 from nmt.files import memory, temporary_directory

@@ -14,8 +14,8 @@ from nmt.config import component_options, dump, load_saved, write_config
 from nmt.config.located import anchored
 from nmt.config.options import choices
 from nmt.config.schema import Config
-from nmt.data import Tokenizer, load_tokenizer
-from nmt.data.saved_tokenizer import has_checksums, write_checksums
+from nmt.data import Tokenizer
+from nmt.data.saved_tokenizer import has_checksums, load_tokenizer, write_checksums
 from nmt.data.text_facts import ValidationFacts
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, counted
 from nmt.files import is_file, is_there, new_directory, reason

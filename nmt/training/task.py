@@ -18,7 +18,8 @@ from torch import Tensor
 from nmt.config import component_options, load_saved
 from nmt.config.located import path_options
 from nmt.config.schema import Config
-from nmt.data import Tokenizer, load_tokenizer
+from nmt.data import Tokenizer
+from nmt.data.saved_tokenizer import load_tokenizer
 from nmt.data.text_facts import ValidationFacts
 from nmt.data.work import Advance
 from nmt.errors import CheckpointError, ConfigError, DataError, counted

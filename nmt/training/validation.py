@@ -15,17 +15,17 @@ import numpy as np
 import torch
 
 from nmt.config.schema import DecodingConfig
-from nmt.data import Corpus, Tokenizer, collate
-from nmt.data.batching import Pairs
-from nmt.data.corpus import Rows
+from nmt.data import Tokenizer
+from nmt.data.batching import Pairs, collate
+from nmt.data.corpus import Corpus, Rows
 from nmt.data.sampler import HasLengths
 from nmt.data.work import Advance, no_progress
 from nmt.evaluation import Metric
 from nmt.light.counts import Noted
 from nmt.models.base import Seq2Seq
-from nmt.search import Translation
 from nmt.search.ruled import Fusion
 from nmt.search.translator import Translator
+from nmt.search.values import Translation
 from nmt.training.distributed import World, interleave
 from nmt.training.state import InterruptedValidationError, random_state, set_random_state
 

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from nmt.config import Config
 from nmt.config.load import validate
 from nmt.config.problems import format_problems, type_problems
-from nmt.data import WhitespaceTokenizer
-from nmt.data.whitespace import WhitespaceOptions
+from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.errors import CheckpointError, ConfigError, DataError, missing
 from nmt.files import create, unused_name, write_new
 from nmt.interop import run_layout

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from nmt.data import SentencePieceTokenizer
-from nmt.data.sentencepiece import SentencePieceOptions
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from tests.case_marks.test_marks import ODD, WORDS
 from tests.light.subwords_library import Library, Model, compiled
 

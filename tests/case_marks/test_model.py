@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data import UNK, SentencePieceTokenizer
-from nmt.data.sentencepiece import SentencePieceOptions
+from nmt.data import UNK
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.errors import ConfigError, DataError
 
 THINGS = [(size, thing) for size in ("small", "big") for thing in ("cat", "iPhone")]

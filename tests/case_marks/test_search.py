@@ -10,8 +10,7 @@ import pytest
 
 import nmt
 from nmt.cli import export
-from nmt.data import SentencePieceTokenizer
-from nmt.data.sentencepiece import SentencePieceOptions
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.interop.model_dir import load_model
 from nmt.search.constraints import Phrases
 from tests.compiled import needed_engine

@@ -12,7 +12,7 @@ from nmt.cli.across_processes import _packed, _unpacked
 from nmt.interop.model_dir import load_model
 from nmt.light.formats import as_jsonl
 from nmt.light.options import OPTIONS
-from nmt.search import Translator
+from nmt.search.translator import Translator
 from nmt.search.values import DETAILS, Details
 from tests.tiny_run import make_run
 

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from nmt.cli import evaluate, translate
-from nmt.data import Vocabulary, WhitespaceTokenizer
-from nmt.data.whitespace import WhitespaceOptions
+from nmt.data import Vocabulary
+from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.interop.model_dir import load_model, load_models, tokenizer_difference
 from nmt.scoring import command as score
-from nmt.search import Translator, score_pairs
+from nmt.search.reading import score_pairs
+from nmt.search.translator import Translator
 from tests.tiny_run import SOURCE_WORDS, TARGET_WORDS, make_run
 
 TEXT = ["a b c", "", "d", "a b unknown", "long@@ er c a", "c c"]

@@ -16,15 +16,15 @@ from safetensors.torch import save_file
 
 from nmt.cli import export
 from nmt.config import dump, load_config, load_saved
-from nmt.data import EOS, PAD, SentencePieceTokenizer
-from nmt.data.sentencepiece import SentencePieceOptions
+from nmt.data import EOS, PAD
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
 from nmt.light import Translator
 from nmt.models import build_model
-from nmt.search import greedy_search
 from nmt.search.shortlist import Shortlist
 from nmt.search.values import FIRST_EOS_PENALTY
+from nmt.zero.search import greedy_search
 from tests.compiled import needed_engine
 from tests.interop.engine_reference import File, Search
 from tests.tiny_run import make_run

@@ -16,7 +16,7 @@ from nmt.cli.arguments import ensemble_weights
 from nmt.cli.lines import RequestReader
 from nmt.errors import DataError
 from nmt.scoring import command as score
-from nmt.search import Request
+from nmt.search.values import Request
 from tests.tiny_run import make_run
 
 LINES = ["a b c", "", "d", "a b"]

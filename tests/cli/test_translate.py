@@ -17,7 +17,7 @@ import torch
 from nmt.cli import translate
 from nmt.cli.lines import LiveLines, windows
 from nmt.data import read_lines
-from nmt.search import Translator
+from nmt.search.translator import Translator
 from tests.conftest import HANGS
 from tests.tiny_run import make_run
 

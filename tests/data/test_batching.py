@@ -9,8 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.data import EOS, PAD, Corpus, CorpusReport, batch_lines, collate, pad, restore_order
-from nmt.data.corpus import CorpusWriter, FlatSentences
+from nmt.data import EOS, PAD
+from nmt.data.batching import batch_lines, collate, pad, restore_order
+from nmt.data.corpus import Corpus, CorpusReport, CorpusWriter, FlatSentences
 
 
 def test_collate_pads_on_the_right(tmp_path: Path) -> None:

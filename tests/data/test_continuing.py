@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data import Corpus, Vocabulary, WhitespaceTokenizer
+from nmt.data import Vocabulary
 from nmt.data import corpus as corpus_module
-from nmt.data.corpus import CorpusWriter, Encoder, LengthRule, encode, unfinished_folder
+from nmt.data.corpus import Corpus, CorpusWriter, Encoder, LengthRule, encode, unfinished_folder
 from nmt.data.text import FilePair
 from nmt.data.text_facts import KnownFiles
-from nmt.data.whitespace import WhitespaceOptions
+from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.errors import DataError
 from tests.conftest import HANGS
 

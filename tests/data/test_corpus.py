@@ -10,11 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.data import EOS, UNK, Corpus, CorpusReport, Vocabulary, WhitespaceTokenizer
+from nmt.data import EOS, UNK, Vocabulary
 from nmt.data import corpus as corpus_module
-from nmt.data.corpus import CorpusWriter, Encoder, FlatSentences, LengthRule, encode, id_dtype, new_folder
+from nmt.data.corpus import (
+    Corpus,
+    CorpusReport,
+    CorpusWriter,
+    Encoder,
+    FlatSentences,
+    LengthRule,
+    encode,
+    id_dtype,
+    new_folder,
+)
 from nmt.data.text import Block, FilePair, TextPosition
-from nmt.data.whitespace import WhitespaceOptions
+from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.errors import DataError
 
 WORDS = [f"w{i}" for i in range(50)]

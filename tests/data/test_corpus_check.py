@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from nmt.config import Config, DataConfig
-from nmt.data import Corpus, PreparedData
 from nmt.data import corpus as corpus_check
-from nmt.data.corpus import META
-from nmt.data.prepare import prepare
+from nmt.data.corpus import META, Corpus
+from nmt.data.prepare import PreparedData, prepare
 from nmt.errors import DataError
 from nmt.run_check.check_run import corpora_of
 

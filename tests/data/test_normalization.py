@@ -16,8 +16,7 @@ import nmt
 from nmt.cli import export
 from nmt.config import load_saved
 from nmt.corpora import command as data
-from nmt.data import SentencePieceTokenizer
-from nmt.data.sentencepiece import SentencePieceOptions
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.errors import ConfigError
 from tests.compiled import needed_engine
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from nmt.config import Config, DataConfig, load_config
-from nmt.data import EOS, PAD, BatchSampler, PreparedData, collate, load_tokenizer, planned_sizes
-from nmt.data.prepare import generated, prepare, training_prefixes
-from nmt.data.sampler import Resegmentation
-from nmt.data.saved_tokenizer import write_checksums
+from nmt.data import EOS, PAD
+from nmt.data.batching import collate
+from nmt.data.prepare import PreparedData, generated, planned_sizes, prepare, training_prefixes
+from nmt.data.sampler import BatchSampler, Resegmentation
+from nmt.data.saved_tokenizer import load_tokenizer, write_checksums
 from nmt.data.sentencepiece import SentencePieceOptions
 from nmt.data.text_facts import KnownFiles
 from nmt.errors import CheckpointError, ConfigError, DataError

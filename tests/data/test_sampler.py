@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config import DataConfig, load_config
-from nmt.data import BatchSampler, Corpus, PreparedData, collate
 from nmt.data import sampler as sampling_module
-from nmt.data.corpus import FlatSentences, Part
-from nmt.data.prepare import prepare
-from nmt.data.sampler import DrawnPairs, PairOrder, Permutation, Resegmentation, sampling_shares, seeds
+from nmt.data.batching import collate
+from nmt.data.corpus import Corpus, FlatSentences, Part
+from nmt.data.prepare import PreparedData, prepare
+from nmt.data.sampler import BatchSampler, DrawnPairs, PairOrder, Permutation, Resegmentation, sampling_shares, seeds
 from nmt.data.tokenizer import Sides
 from nmt.errors import DataError
 from tests.subword_run import write_subword_config

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from nmt.data import EOS, PAD, UNK, SentencePieceTokenizer
-from nmt.data.sentencepiece import SentencePieceOptions, bpe_dropout, kind_of, unigram_sampling
+from nmt.data import EOS, PAD, UNK
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer, bpe_dropout, kind_of, unigram_sampling
 from nmt.data.text import read_lines
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.ops.subwords import Splitter, draw

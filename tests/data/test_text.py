@@ -14,14 +14,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nmt.data import find_file, read_lines, read_parallel
+from nmt.data import read_lines
 from nmt.data import text as module
 from nmt.data.text import (
     FilePair,
     TextPosition,
+    find_file,
     named_files,
     read_blocks,
     read_pairs,
+    read_parallel,
     reservoir,
     sample_lines,
     split_lines,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from nmt.config import Config, DataConfig
-from nmt.data import Tokenizer, Vocabulary, WhitespaceTokenizer, load_tokenizer, save_tokenizer
-from nmt.data.saved_tokenizer import CHECKSUMS, check_checksums, write_checksums
+from nmt.data import Tokenizer, Vocabulary
+from nmt.data.saved_tokenizer import CHECKSUMS, check_checksums, load_tokenizer, save_tokenizer, write_checksums
 from nmt.data.tokenizer import moved_spans, word_around, word_spans
-from nmt.data.whitespace import WhitespaceOptions
+from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.errors import CheckpointError, DataError
 from tests.tiny_run import subwords, words
 
@@ -102,8 +102,7 @@ def test_who_has_unknown_words(pieces: Tokenizer) -> None:
 
 
 def test_a_model_without_byte_pieces_has_unknown_words(tmp_path: Path) -> None:
-    from nmt.data import SentencePieceTokenizer
-    from nmt.data.sentencepiece import SentencePieceOptions
+    from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 
     (tmp_path / "text").write_text("a b c d ab cd abcd\n" * 50)
     options = SentencePieceOptions(vocab_size=12, byte_fallback=False)

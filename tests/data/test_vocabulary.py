@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmt.data import EOS, PAD, UNK, Vocabulary, WhitespaceTokenizer, check_vocabulary_sizes
-from nmt.data.vocabulary import SPECIAL_TOKENS
-from nmt.data.whitespace import WhitespaceOptions, split
+from nmt.data import EOS, PAD, UNK, Vocabulary
+from nmt.data.vocabulary import SPECIAL_TOKENS, check_vocabulary_sizes
+from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer, split
 from nmt.errors import CheckpointError, DataError
 
 

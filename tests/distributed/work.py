@@ -20,7 +20,8 @@ from torch import Tensor
 from nmt.cli import train, translate
 from nmt.config import load_config
 from nmt.data.prepare import prepare
-from nmt.search import Translation, values
+from nmt.search import values
+from nmt.search.values import Translation
 from nmt.synthetic import corpus, distill
 from nmt.system import CpuClock
 from nmt.tasks.translation import build_batches

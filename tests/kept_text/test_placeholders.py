@@ -17,9 +17,9 @@ import torch
 from nmt.errors import DataError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.kept_text.lines import broken_placeholders, count_placeholders, find_placeholders, keep
-from nmt.search import Request, Translation, Translator
 from nmt.search.shortlist import Shortlist
-from nmt.search.values import DETAILS
+from nmt.search.translator import Translator
+from nmt.search.values import DETAILS, Request, Translation
 from tests.tiny_run import make_run
 
 PLACEHOLDERS = [

@@ -17,7 +17,9 @@ from nmt.data import EOS, UNK
 from nmt.errors import ConfigError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.kept_text.lines import count_placeholders
-from nmt.search import Hypothesis, Request, Translator
+from nmt.search import Hypothesis
+from nmt.search.translator import Translator
+from nmt.search.values import Request
 from tests.tiny_run import make_run
 
 
@@ -69,8 +71,7 @@ def test_unknown_words_become_the_words_they_come_from(words: LoadedModel, monke
 
 def test_unknown_characters_within_words(words: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SentencePiece without byte pieces: what is unknown in the source is copied, else the word without its marks."""
-    from nmt.data import SentencePieceTokenizer
-    from nmt.data.sentencepiece import SentencePieceOptions
+    from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
     from nmt.models import build_model
 
     (tmp_path / "text").write_text("a b c d ab cd abcd , .\n" * 50)

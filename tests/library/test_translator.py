@@ -19,7 +19,7 @@ from nmt.interop.model_dir import load_model
 from nmt.library import engine
 from nmt.library.values import OWN, WISHES, Options, PairScore
 from nmt.scoring import command as score
-from nmt.search import Translator
+from nmt.search.translator import Translator
 from tests.library.conftest import SENTENCES
 
 

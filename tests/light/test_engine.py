@@ -17,11 +17,11 @@ from nmt.light import EngineError
 from nmt.light.binding import Model
 from nmt.light.options import OPTIONS
 from nmt.models.base import Seq2Seq
-from nmt.search import beam_search
 from nmt.search.ensemble import EQUAL, as_one
 from nmt.search.ruled import RepeatPenalty, RuledModel
 from nmt.search.shortlist import RestrictedModel, Shortlist
 from nmt.search.values import Hypothesis
+from nmt.zero.search import beam_search
 from tests.interop.engine_models import BLOCKS, EACH_UNIT, OTHERS, TRANSFORMER, content_of, make_model, section
 from tests.light.engine_files import (
     NO_LIMIT,

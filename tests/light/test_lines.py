@@ -20,9 +20,9 @@ from nmt.light import Translator
 from nmt.light.binding import Results
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.search import Request
 from nmt.search.source import Sources
 from nmt.search.translator import Translator as TorchTranslator
+from nmt.search.values import Request
 from tests.interop.engine_models import content_of, section
 from tests.light.engine_files import library
 from tests.light.subword_models import ODD, SPACES, WORDS, odd_lines, trained

@@ -15,7 +15,7 @@ from nmt.data import EOS, read_lines
 from nmt.interop.engine.opened import compiled_engine
 from nmt.interop.model_dir import load_model
 from nmt.light import Translator
-from nmt.search import beam_search
+from nmt.zero.search import beam_search
 from tests.conftest import REPOSITORY
 
 UNITS = ("gru", "lstm", "atr", "sru", "lrn", "olrn", "ssru", "min_gru", "min_lstm", "rnn")

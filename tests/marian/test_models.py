@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data import PAD, SentencePieceTokenizer
+from nmt.data import PAD
+from nmt.data.sentencepiece import SentencePieceTokenizer
 from nmt.errors import ConfigError
 from nmt.marian import pieces
 from nmt.marian.convert import configuration, converted, tokenizer_of

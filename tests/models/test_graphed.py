@@ -37,7 +37,7 @@ class Replayed:
 
 def search(model: Any, beam: int) -> Any:
     pytest.importorskip("sentencepiece", reason="the search package needs what only an installation has")
-    from nmt.search import beam_search, greedy_search
+    from nmt.zero.search import beam_search, greedy_search
 
     limits = {"max_length_offset": 4}
     if beam == 1:

@@ -17,7 +17,7 @@ from nmt.models import RNNSearchDeepAtt, build_model, count_parameters
 from nmt.models.decoder import AttentionRNN, DeepAttentionRNN
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
-from nmt.search import beam_search
+from nmt.zero.search import beam_search
 from tests.models.two_cells import USUAL, check, given, maker, masks, run_attention, started
 from tests.models.zero_deepatt import ZeroDeepAtt
 

@@ -202,8 +202,8 @@ def test_the_recording_used_longest_ago_is_dropped() -> None:
 def test_nothing_is_forgotten_in_a_training_with_large_batches() -> None:
     """600 batches of 12,000 tokens, of sentences as long as those of newspapers, each with five loops both ways."""
     pytest.importorskip("sentencepiece", reason="the data package needs what only an installation has")
-    from nmt.data import BatchSampler
     from nmt.data.corpus import Part
+    from nmt.data.sampler import BatchSampler
 
     counter, draw = Counter(), np.random.default_rng(1)
     counter.work = lambda x, mask: [x]  # type: ignore[method-assign,assignment]

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.data import SentencePieceTokenizer
 from nmt.data.matching import is_in_text
-from nmt.data.sentencepiece import SentencePieceOptions
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.errors import DataError
 from nmt.interop.model_dir import LoadedModel, load_model
-from nmt.search import Request, Translation, Translator
 from nmt.search.constraints import joining
 from nmt.search.shortlist import Shortlist
+from nmt.search.translator import Translator
+from nmt.search.values import Request, Translation
 from tests.tiny_run import make_run
 
 LINES = ["a b c", "d", "a a b c d", "c b", "b b b"]

@@ -15,14 +15,14 @@ from nmt.config import Config, dump, load_saved
 from nmt.config.load import validate
 from nmt.config.upgrade import FORMAT, upgrade
 from nmt.config.yaml12 import read_yaml
-from nmt.data import SentencePieceTokenizer, read_lines
-from nmt.data.sentencepiece import SentencePieceOptions
+from nmt.data import read_lines
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
 from nmt.run_check.check_run import check_run
 from nmt.run_check.command import as_lines
-from nmt.search import Translator
+from nmt.search.translator import Translator
 from tests.robustness.model_fields import mutated_fields
 from tests.robustness.odd_text import ODD_LINES
 from tests.tiny_run import make_run

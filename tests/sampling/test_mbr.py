@@ -17,9 +17,11 @@ from nmt.config import DecodingConfig
 from nmt.errors import ConfigError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.sampling.search import bleu, by_expected_utility, chrf
-from nmt.search import Hypothesis, Translator, build_search
+from nmt.search import Hypothesis
+from nmt.search.base import build_search
 from nmt.search.ruled import RuledModel
 from nmt.search.shortlist import Shortlist
+from nmt.search.translator import Translator
 from tests.search.table_model import TableModel, random_sources
 from tests.tiny_run import make_run
 

@@ -15,9 +15,11 @@ from nmt.config.schema import DecodingConfig
 from nmt.errors import ConfigError
 from nmt.ops.matrices.best_words import Choice
 from nmt.sampling.search import GumbelNoise, keys_of, uniform, uniform64
-from nmt.search import Hypothesis, RuledModel, beam_search, build_search
+from nmt.search import Hypothesis
+from nmt.search.base import build_search
 from nmt.search.ensemble import Ensemble
-from nmt.search.ruled import MinimumLength, Step, Temperature
+from nmt.search.ruled import MinimumLength, RuledModel, Step, Temperature
+from nmt.zero.search import beam_search
 from tests.search.naive import cut, strip, zero_beam_search
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
 from tests.search.test_ensemble import NumpyEnsemble, Table

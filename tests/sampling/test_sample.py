@@ -16,10 +16,13 @@ from nmt.config.schema import DecodingConfig
 from nmt.errors import ConfigError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.sampling.search import SampleOptions, chosen, sample_search
-from nmt.search import Hypothesis, RuledModel, Translation, Translator, build_search
+from nmt.search import Hypothesis
+from nmt.search.base import build_search
 from nmt.search.ensemble import Ensemble
-from nmt.search.ruled import MinimumLength, NoRepeatedNgrams
+from nmt.search.ruled import MinimumLength, NoRepeatedNgrams, RuledModel
 from nmt.search.shortlist import Shortlist
+from nmt.search.translator import Translator
+from nmt.search.values import Translation
 from tests.search.naive import log_probabilities
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
 from tests.search.test_ensemble import NumpyEnsemble, Table
@@ -128,7 +131,7 @@ def test_samples_are_a_lines_own() -> None:
 
 
 def test_one_word_to_draw_from_is_greedy_search() -> None:
-    from nmt.search import greedy_search
+    from nmt.zero.search import greedy_search
 
     model = TableModel(5, vocabulary=12, eos=0.5)
     source = random_sources(5, sentences=20, longest=6, vocabulary=12)

@@ -32,6 +32,7 @@ TOGETHER = {
     "onnx_export": "interop",
     "optimization": "training",
     "other_tasks": "tagging",
+    "prebuilt": "compiling",
     "ranking": "evaluation",
     "required_phrases": "search",
     "run_check": "training",

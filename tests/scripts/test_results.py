@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from nmt.cli.common import execute
 from nmt.cli.evaluate import main as nmt_eval
 from nmt.config import load_config
-from nmt.data import WhitespaceTokenizer
+from nmt.data.whitespace import WhitespaceTokenizer
 from nmt.models import build_model
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "results"

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from nmt.errors import DataError
-from nmt.search import Translator
+from nmt.search.translator import Translator
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"

@@ -14,9 +14,10 @@ from nmt.data.vocabulary import EOS
 from nmt.models import Seq2Seq, build_model
 from nmt.models.transformer import FORMS
 from nmt.ops.hardware import bf16_hardware
-from nmt.search import Hypothesis, beam_search, greedy_search
+from nmt.search import Hypothesis
 from nmt.search.ensemble import PrecisionName, choose_search_precision
 from nmt.search.shortlist import RestrictedModel, Shortlist
+from nmt.zero.search import beam_search, greedy_search
 
 VOCABULARY = 23
 SENTENCES = 64

@@ -11,9 +11,10 @@ from torch import Tensor
 from nmt.errors import ConfigError
 from nmt.ops.matrices.best_words import BestWords, best_words
 from nmt.registry import SEARCHES
-from nmt.search import Hypothesis, beam_search
+from nmt.search import Hypothesis
 from nmt.search.base import Settings
 from nmt.search.beam import Beam, advance, are_done, choice_of, empty_beam, rows_of
+from nmt.zero.search import beam_search
 from tests.search.naive import cut, exhaustive, strip, zero_beam_search
 from tests.search.table_model import EOS, PAD, UNK, TableModel, random_sources
 

@@ -14,8 +14,7 @@ import yaml
 from nmt.cli import evaluate, translate
 from nmt.config import DecodingConfig, load_config, load_saved
 from nmt.errors import ConfigError
-from nmt.search import build_search
-from nmt.search.base import GreedySearch
+from nmt.search.base import GreedySearch, build_search
 from nmt.search.beam import BeamSearch
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from nmt.ops.matrices.best_words import log_probabilities
 from nmt.required_phrases import search as module
 from nmt.required_phrases.search import BLOCKED, MET, Phrase
-from nmt.search import Hypothesis, beam_search
+from nmt.search import Hypothesis
 from nmt.search.base import Required, Settings
+from nmt.zero.search import beam_search
 from tests.search.naive import Scored
 from tests.search.naive import log_probabilities as next_log_probabilities
 from tests.search.table_model import EOS, PAD, TableModel, TableState, random_sources

@@ -15,9 +15,13 @@ from nmt.errors import ConfigError, DataError
 from nmt.interop.model_dir import load_model
 from nmt.registry import SEARCHES
 from nmt.required_phrases.search import constrained_beam_search
-from nmt.search import Hypothesis, Request, Search, Translator, beam_search, build_search, diverse_beam_search
-from nmt.search.base import Settings
+from nmt.sampling.diverse import diverse_beam_search
+from nmt.search import Hypothesis, Search
+from nmt.search.base import Settings, build_search
 from nmt.search.coverage import CoveringModel
+from nmt.search.translator import Translator
+from nmt.search.values import Request
+from nmt.zero.search import beam_search
 from tests.search.attending_table import AttendingTable
 from tests.search.naive import Scored, log_probabilities
 from tests.search.table_model import EOS, PAD, random_sources

@@ -9,17 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.data import EOS, pad
+from nmt.data import EOS
+from nmt.data.batching import pad
 from nmt.errors import ConfigError
 from nmt.inspection.record import record
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.models.decoder import Decoder
 from nmt.models.graphed import GraphedModel
-from nmt.search import Translator
 from nmt.search.ensemble import Ensemble
 from nmt.search.reading import read_hypotheses, tokens_of
 from nmt.search.shortlist import BatchWords, RestrictedModel
 from nmt.search.texts import alignment_of
+from nmt.search.translator import Translator
 from nmt.search.values import DETAILS, Hypothesis, ScoredText
 from tests.models.test_seq2seq import make
 from tests.tiny_run import make_run

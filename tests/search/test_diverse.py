@@ -10,7 +10,10 @@ import torch
 
 from nmt.config import DecodingConfig
 from nmt.errors import ConfigError
-from nmt.search import Hypothesis, beam_search, build_search, diverse_beam_search
+from nmt.sampling.diverse import diverse_beam_search
+from nmt.search import Hypothesis
+from nmt.search.base import build_search
+from nmt.zero.search import beam_search
 from tests.search.naive import Scored, cut, exhaustive, log_probabilities, strip
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
 

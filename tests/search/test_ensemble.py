@@ -14,15 +14,18 @@ import torch
 from torch import Tensor
 
 from nmt.config.schema import DecodingConfig, ModelConfig
-from nmt.data import EOS, PAD, Vocabulary, WhitespaceTokenizer
-from nmt.data.whitespace import WhitespaceOptions
+from nmt.data import EOS, PAD, Vocabulary
+from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.errors import ConfigError
 from nmt.models import Seq2Seq, build_model
 from nmt.models.parts import OutputWords
 from nmt.ops.matrices.best_words import Choice
-from nmt.search import Hypothesis, Translator, beam_search, greedy_search, score_pairs
+from nmt.search import Hypothesis
 from nmt.search.ensemble import Ensemble, EnsembleMean, as_one, choose_search_precision, ensemble_mean, mean_nll
+from nmt.search.reading import score_pairs
 from nmt.search.shortlist import BatchWords, RestrictedModel, Shortlist
+from nmt.search.translator import Translator
+from nmt.zero.search import beam_search, greedy_search
 from tests.search.naive import cut, greedy, strip, zero_beam_search
 from tests.search.table_model import TableModel, TableState, random_sources
 from tests.search.test_golden_beam import model_of

@@ -17,12 +17,15 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.interop.model_dir import load_model
 from nmt.language_models.fusion import Fusion
 from nmt.language_models.model import LanguageModel
-from nmt.sampling.search import SampleOptions
-from nmt.search import Hypothesis, Request, RuledModel, Translator, beam_search, greedy_search, sample_search
+from nmt.sampling.search import SampleOptions, sample_search
+from nmt.search import Hypothesis
 from nmt.search.base import build_search
 from nmt.search.ensemble import Ensemble
-from nmt.search.ruled import RuledState
+from nmt.search.ruled import RuledModel, RuledState
 from nmt.search.shortlist import BatchWords, RestrictedModel
+from nmt.search.translator import Translator
+from nmt.search.values import Request
+from nmt.zero.search import beam_search, greedy_search
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
 from tests.search.test_batch_independence import ids, is_near_tie, sentences, small_model
 from tests.search.test_ensemble import Table

@@ -9,7 +9,7 @@ from torch import Tensor
 from nmt.interop import zero
 from nmt.models import DecodingState, Seq2Seq
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
-from nmt.search import beam_search, greedy_search
+from nmt.zero.search import beam_search, greedy_search
 from tests.conftest import Golden, golden_names
 from tests.search.naive import cut
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nmt.errors import ConfigError
-from nmt.search import beam_search, greedy_search
+from nmt.zero.search import beam_search, greedy_search
 from tests.search.naive import cut, greedy, strip
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
 

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import nmt
-from nmt.data import SentencePieceTokenizer
-from nmt.data.sentencepiece import SentencePieceOptions
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.models import build_model
-from nmt.search import Request, Translation, Translator
+from nmt.search.translator import Translator
+from nmt.search.values import Request, Translation
 from tests.conftest import REPOSITORY
 from tests.tiny_run import make_run
 

@@ -12,15 +12,18 @@ import pytest
 import torch
 
 from nmt.config.schema import DecodingConfig
-from nmt.data import EOS, SentencePieceTokenizer, Tokenizer, Vocabulary, WhitespaceTokenizer
+from nmt.data import EOS, Tokenizer, Vocabulary
 from nmt.data.matching import is_in_text
-from nmt.data.whitespace import WhitespaceOptions
+from nmt.data.sentencepiece import SentencePieceTokenizer
+from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.errors import DataError
 from nmt.interop.model_dir import LoadedModel, load_model
-from nmt.search import Request, RuledModel, Translation, Translator, beam_search
 from nmt.search.constraints import ConstraintsMaker, ForbiddenPhrases, Phrases
-from nmt.search.ruled import Step
+from nmt.search.ruled import RuledModel, Step
 from nmt.search.shortlist import Shortlist
+from nmt.search.translator import Translator
+from nmt.search.values import Request, Translation
+from nmt.zero.search import beam_search
 from tests.search.table_model import TableModel
 from tests.search.test_rules import all_of
 from tests.tiny_run import make_run, subwords, words

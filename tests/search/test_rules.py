@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from nmt.ops.matrices.best_words import Choice
-from nmt.search import Hypothesis, RuledModel, beam_search, greedy_search
+from nmt.search import Hypothesis
 from nmt.search.constraints import ForcedPrefix
 from nmt.search.ensemble import Ensemble
-from nmt.search.ruled import MinimumLength, NoRepeatedNgrams, RepeatPenalty, Rule
+from nmt.search.ruled import MinimumLength, NoRepeatedNgrams, RepeatPenalty, Rule, RuledModel
 from nmt.search.shortlist import BatchWords, RestrictedModel
+from nmt.zero.search import beam_search, greedy_search
 from tests.search.naive import cut, log_probabilities, strip
 from tests.search.table_model import EOS, PAD, TableModel, random_sources
 from tests.search.test_ensemble import NumpyEnsemble, Table, make_model

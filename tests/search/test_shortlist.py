@@ -11,14 +11,16 @@ import pytest
 import torch
 
 from nmt.config.schema import ModelConfig
-from nmt.data import EOS, PAD, UNK, Vocabulary, WhitespaceTokenizer
-from nmt.data.whitespace import WhitespaceOptions
+from nmt.data import EOS, PAD, UNK, Vocabulary
+from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.errors import DataError
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.search import Hypothesis, Translator, beam_search, greedy_search
+from nmt.search import Hypothesis
 from nmt.search.shortlist import RestrictedModel, Shortlist, load_shortlist
+from nmt.search.translator import Translator
+from nmt.zero.search import beam_search, greedy_search
 from tests.tiny_run import make_run
 
 V = 40

@@ -14,8 +14,10 @@ from nmt.config import DecodingConfig
 from nmt.data import EOS, text
 from nmt.data.sentences import Lines
 from nmt.interop.model_dir import LoadedModel, load_model
-from nmt.search import Hypothesis, Request, Translator
+from nmt.search import Hypothesis
 from nmt.search.source import Part, Sources
+from nmt.search.translator import Translator
+from nmt.search.values import Request
 from tests.tiny_run import make_run
 
 

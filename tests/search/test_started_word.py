@@ -11,7 +11,6 @@ import torch
 
 from nmt.config.schema import DecodingConfig
 from nmt.interop.model_dir import LoadedModel, load_model
-from nmt.search import Request, RuledModel, Translator, beam_search
 from nmt.search.constraints import (
     ConstraintsMaker,
     ForbiddenPhrases,
@@ -21,7 +20,10 @@ from nmt.search.constraints import (
     Spellings,
     StartedWord,
 )
-from nmt.search.ruled import MinimumLength
+from nmt.search.ruled import MinimumLength, RuledModel
+from nmt.search.translator import Translator
+from nmt.search.values import Request
+from nmt.zero.search import beam_search
 from tests.search.table_model import EOS, TableModel
 from tests.search.test_rules import all_of
 from tests.tiny_run import make_run, subwords, words

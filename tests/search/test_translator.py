@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from nmt.interop.model_dir import LoadedModel, load_model
-from nmt.search import Translator, score_pairs
-from nmt.search.translator import AUTO_BATCH_TOKENS, batch_limits
+from nmt.search.reading import score_pairs
+from nmt.search.translator import AUTO_BATCH_TOKENS, Translator, batch_limits
 from tests.tiny_run import make_run
 
 LINES = ["a b c", "", "d", "a " * 30, "  \t", "unknown words here", "long@@ er b", "c", "a b c"] * 3
@@ -128,7 +128,7 @@ def test_automatic_batches_are_large_but_not_for_a_large_vocabulary(
 
 def test_beam_of_one_is_greedy(loaded: LoadedModel) -> None:
     """Same ids as the argmax path; see tests/search/test_greedy.py."""
-    from nmt.search import greedy_search
+    from nmt.zero.search import greedy_search
 
     ids = torch.tensor([[3, 4, 5, 2]])
     expected = greedy_search(loaded.model, ids, length_penalty=0.6, max_length_offset=4)[0][0]

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import load_config
-from nmt.data import PreparedData
-from nmt.data.prepare import prepare
+from nmt.data.prepare import PreparedData, prepare
 from nmt.tasks.translation import build_batches
 from nmt.training import update as updates
 from nmt.training.batches import Position

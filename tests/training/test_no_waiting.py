@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nmt.config import load_config
-from nmt.data import Batch
+from nmt.data.batching import Batch
 from nmt.data.prepare import prepare
 from nmt.ops.dispatch import selected, triton_problem
 from nmt.tasks.translation import build_batches

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nmt.config import load_config
-from nmt.data import collate
+from nmt.data.batching import collate
 from nmt.data.prepare import prepare
 from nmt.models import count_parameters
 from nmt.training import preflight

@@ -8,7 +8,7 @@ import pytest
 
 from nmt.cli import translate
 from nmt.config import load_saved
-from nmt.data import load_tokenizer
+from nmt.data.saved_tokenizer import load_tokenizer
 from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
 from nmt.optimization import average

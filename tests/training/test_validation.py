@@ -13,13 +13,14 @@ import pytest
 import torch
 
 from nmt.config import load_config
-from nmt.data import Corpus, PreparedData, collate
-from nmt.data.prepare import prepare
+from nmt.data.batching import collate
+from nmt.data.corpus import Corpus
+from nmt.data.prepare import PreparedData, prepare
 from nmt.interop.model_dir import load_model
 from nmt.interop.run_layout import read_facts
 from nmt.models.base import Seq2Seq
 from nmt.registry import METRICS
-from nmt.search import ScoredText, Translation
+from nmt.search.values import ScoredText, Translation
 from nmt.training.distributed import World
 from nmt.training.run import build_updater
 from nmt.training.state import InterruptedValidationError

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from nmt import zero
 from nmt.config import load_saved
 from nmt.interop.model_dir import load_model
-from nmt.search import beam_search
+from nmt.zero.search import beam_search
 from tests.conftest import golden_names
 from tests.console import call
 from tests.search.naive import cut

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
-from nmt.data import SentencePieceTokenizer, Tokenizer
-from nmt.data.sentencepiece import has_case_marks
+from nmt.data import Tokenizer
+from nmt.data.sentencepiece import SentencePieceTokenizer, has_case_marks
 from nmt.data.tokenizer import language_token
 from nmt.errors import CheckpointError, ConfigError, printable
 from nmt.files import reason, writing

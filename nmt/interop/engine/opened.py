@@ -20,7 +20,6 @@ from nmt.light.pretrained import SUFFIX, is_pretrained
 if TYPE_CHECKING:
     from nmt.light.translator import Translator
 
-ROOT: Final = Path(__file__).parents[2]
 MAGIC: Final = b"\x89NMT\r\n\x1a\n"
 """The first bytes of every model file."""
 TAKEN_BY: Final = "nmt-translate, nmt-eval, nmt-report, nmt-score, nmt-serve, nmt-check and nmt.load"
@@ -72,19 +71,15 @@ def open_engine(paths: Sequence[str | os.PathLike[str]]) -> Translator:
 
 @functools.cache
 def compiled_engine() -> Path:
-    """The shared library, which chooses its kernels when it runs; ConfigError where it cannot be compiled."""
+    """The shared library; ConfigError where it cannot be compiled."""
     from nmt.light.translator import shared_library
 
     with contextlib.suppress(EngineError):  # nmt-light brings one
         return Path(shared_library())
-    from nmt.compiling import BuildError, Recipe, library
-    from nmt.light.sources import FLAGS, compilations
+    from nmt.compiling import BuildError, engine_recipe, library, prebuilt
 
-    flags = [*FLAGS, "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'ops/native'}"]
-    jobs = [[*flags, *one.flags, "-c", str(ROOT / one.source)] for one in compilations(os.uname().machine)]
-    files = sorted({*(ROOT / "light/src").glob("*.[ch]"), *(ROOT / "ops").glob("*/*.[ch]")})
     try:
-        return library(Recipe(files, jobs, ["-pthread"]))
+        return prebuilt("engine") or library(engine_recipe())
     except BuildError as error:
         raise ConfigError(f"the engine, which is written in C, cannot be compiled here: {error}") from None
 

@@ -4,14 +4,15 @@
 
 #include <string.h>
 
-#if defined(__x86_64__)
+#if defined(ONLY) /* the table for the processor of the machine that compiles this */
+#elif defined(__x86_64__)
 #include <cpuid.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
 /* Best first; what can run any can run those after it. */
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(ONLY)
 extern const kernels kernels_avx512_bf16, kernels_avx512_vnni, kernels_avx2, kernels_plain;
 
 static const kernels *const tables[] = {&kernels_avx512_bf16, &kernels_avx512_vnni, &kernels_avx2, &kernels_plain, 0};
@@ -29,7 +30,7 @@ static int first_that_runs(void) {
     return a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & BF16) ? 0 : 1;
 }
 
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && !defined(ONLY)
 extern const kernels kernels_neon, kernels_plain;
 
 static const kernels *const tables[] = {&kernels_neon, &kernels_plain, 0};
@@ -46,14 +47,13 @@ static int first_that_runs(void) {
 
 #else
 #if defined(__wasm_simd128__)
-extern const kernels kernels_simd128;
-
-static const kernels *const tables[] = {&kernels_simd128, 0};
-#else
-extern const kernels kernels_plain;
-
-static const kernels *const tables[] = {&kernels_plain, 0};
+#define ONLY kernels_simd128
+#elif !defined(ONLY)
+#define ONLY kernels_plain
 #endif
+extern const kernels ONLY;
+
+static const kernels *const tables[] = {&ONLY, 0};
 
 static int first_that_runs(void) { return 0; }
 #endif

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from nmt.ops.native import kernel
+from nmt.ops.native import kernel, native_file
 from nmt.ops.recurrence import State, recurrent_product
 from nmt.ops.unit import CKernel, GateValues, Step, Unit, Update, register, rows_of
 
@@ -69,9 +69,11 @@ class GRUKernel(CKernel):
         (bias, *_), (candidate_bias, *_) = self.parameters
         inputs, masked, (_, batch, hidden, dtype, _) = (*rows_of(x), gates, bias), rows_of(mask), self.sizes
         self.matrices[0].forward(before.operand[0], out=gates)
-        kernel("gru_reset", dtype)(*inputs, *masked, before.parts, hidden, resets, batch, hidden)
+        kernel("gru_reset", dtype, source=native_file("gru"))(
+            *inputs, *masked, before.parts, hidden, resets, batch, hidden
+        )
         self.matrices[1].forward(resets, out=candidates)
-        run = kernel("gru_forward", dtype)
+        run = kernel("gru_forward", dtype, source=native_file("gru"))
         states = before.parts, after.parts, after.operand, hidden
         run(*inputs, candidates, candidate_bias, *masked, *states, batch, hidden)
 
@@ -84,13 +86,13 @@ class GRUKernel(CKernel):
         )
         (bias, *_), (candidate_bias, *_) = self.parameters
         inputs, masked, (_, batch, hidden, dtype, _) = (*rows_of(x), gates, bias), rows_of(mask), self.sizes
-        run = kernel("gru_backward", dtype)
+        run = kernel("gru_backward", dtype, source=native_file("gru"))
         run(
             *(*inputs, candidates, candidate_bias, *masked, before.parts, hidden, *rows_of(d_output)),
             *(gradient, *rows_of(dx), d_gates, d_candidates, batch, hidden),
         )
         d_resets = torch.empty(batch, hidden, dtype=dtype)
         self.matrices[1].backward(d_candidates, out=d_resets)
-        run = kernel("gru_backward_reset", dtype)
+        run = kernel("gru_backward_reset", dtype, source=native_file("gru"))
         run(*inputs, *masked, before.parts, hidden, d_resets, gradient, *rows_of(dx), d_gates, batch, hidden)
         self.add_backward(0, d_gates, to=gradient[0])

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import torch
 from torch import Tensor
 
-from nmt.compiling import BuildError, made_from_and_by
+from nmt.compiling import BuildError, digest, made_from_and_by
 from nmt.errors import say_once, shown
 from nmt.ops.native import build
 from nmt.ops.native.build import Parameter
@@ -47,8 +47,9 @@ def problem() -> str | None:
 
 
 def identity() -> str:
-    """The digests of sources, flags and CPU, and of the compiler, from which the existing library was made."""
-    return made_from_and_by(Path(_library().code._name))
+    """Digests of all sources, of flags and CPU, and of the compiler, from which the existing library was made."""
+    every = digest(*(path.read_bytes() for path in build.recipe(build.sources(), (), openmp=True).files))
+    return f"{every}-{made_from_and_by(Path(_library().code._name))}"
 
 
 def usable(like: Tensor) -> bool:
@@ -68,6 +69,12 @@ def usable(like: Tensor) -> bool:
 def has(name: str, dtype: torch.dtype) -> bool:
     """Whether there is such a kernel; some are only compiled for CPUs that have the instructions for them."""
     return problem() is None and _library().address(f"{name}_{TYPES[dtype]}") is not None
+
+
+@functools.cache
+def native_file(unit: str) -> Path:
+    """The C file of a unit of nmt, which is compiled when it is first used."""
+    return Path(__file__).parents[1] / unit / "native.c"
 
 
 @functools.cache
@@ -91,7 +98,7 @@ def kernel(name: str, dtype: torch.dtype, *, source: Path | None = None) -> Kern
     parameters = library.signatures[name]
     letters = [parameter.letter for parameter in parameters]
     pack = struct.Struct("=QQq" + "".join(_SLOTS[letter] for letter in letters) + "q").pack
-    caller, count = library.address(f"call_{_shape(parameters)}"), len(letters) + 1
+    caller, count = library.address(f"call_{build.shape(parameters)}"), len(letters) + 1
     head, in_team = (caller, address, count), (caller, library.address(f"{name}_{version}_team"), count)
     pointers = [(i, p.dtypes(dtype) or _ANY, p.optional) for i, p in enumerate(parameters) if p.letter == "p"]
     run, threads = _library().runner("run_calls"), torch.get_num_threads
@@ -183,13 +190,7 @@ class _Library:
 
     def __init__(self, sources: Sequence[Path], *, openmp: bool) -> None:
         self.signatures = {name: found for path in sources for name, found in build.read_signatures(path).items()}
-        callers = '#include "call.h"\n'  # a function for each kind of kernel, which calls kernels of this kind
-        for shape in sorted({_shape(parameters) for parameters in self.signatures.values()}):
-            types = ", ".join({"p": "void *", "i": "i64", "f": "float"}[letter] for letter in shape)
-            values = ", ".join(f"a[{place}].{letter}" for place, letter in enumerate(shape))
-            head = f"API void call_{shape}(kernel_function f, const slot *a)"
-            callers += f"{head} {{ ((void (*)({types}))f)({values}); }}\n"
-        self.code = ctypes.CDLL(str(build.library(sources, callers, openmp=openmp)))
+        self.code = ctypes.CDLL(str(build.library(sources, openmp=openmp)))
 
     def address(self, name: str) -> int | None:
         """The address of a function, None if it does not exist."""
@@ -203,13 +204,9 @@ class _Library:
         return cast("Callable[..., None]", function)
 
 
-def _shape(parameters: tuple[Parameter, ...]) -> str:
-    return "".join(parameter.letter for parameter in parameters) + "i"
-
-
 @functools.cache
 def _library(source: Path | None = None) -> _Library:
-    sources, runtime = build.sources() if source is None else [source], None
+    sources, runtime = build.common() if source is None else [source], None
     with contextlib.suppress(OSError):
         mapped = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
         runtime = re.search(r"(/\S*/lib(?:gomp|iomp5|omp)[^/\s]*\.so[^/\s]*)", mapped)

@@ -39,20 +39,31 @@ def sources() -> list[Path]:
     return sorted(_HERE.parent.glob("*/*.c"))
 
 
-def library(kernels: Sequence[Path], callers: str, *, openmp: bool) -> Path:
-    """Path of the library compiled from C files and the text `callers`; it is made now if it does not exist.
+def common() -> list[Path]:
+    """Those that are not a unit's own, which is compiled when the unit is used; the engine has other loops for it."""
+    return [source for source in sources() if b"UNIT" not in source.read_bytes()]
 
-    Raises:
-        BuildError: there is no kept library, and there is no compiler, or compiling fails.
+
+def library(kernels: Sequence[Path], *, openmp: bool) -> Path:
+    """Path of the library compiled from C files: that of a wheel, or a kept one, or one that is made now.
+
+    Raises BuildError where there is none, and no compiler, or compiling fails.
     """
-    flags = [*_FLAGS, *_TARGETS.get(platform.machine(), [])]
+    made = recipe(kernels, _TARGETS.get(platform.machine(), ()), openmp=openmp)
+    found = compiling.prebuilt("kernels", kernels) if openmp else None
+    return found or compiling.library(made._replace(facts=processor()))
+
+
+def recipe(kernels: Sequence[Path], processor: Sequence[str], *, openmp: bool) -> Recipe:
+    """How they are compiled with flags for a processor."""
+    flags = [*_FLAGS, *processor]
     own = [*flags, *(["-fopenmp"] if openmp else [])]
     folders = {_HERE, *(source.parent for source in kernels)}
     headers = sorted(path for folder in folders for path in folder.glob("*.h"))
     jobs = [[*own, *job] for job in compilations(kernels)]
-    extra = callers, [*own, *_flags("f32"), "-c"]
+    extra = _callers(kernels), [*own, *_flags("f32"), "-c"]
     # Linked without -fopenmp, so that the OpenMP runtime stays unresolved: loading the library resolves it to torch's.
-    return compiling.library(Recipe([*headers, *kernels], jobs, flags, extra, processor()))
+    return Recipe([*headers, *kernels], jobs, flags, extra)
 
 
 def compilations(kernels: Sequence[Path]) -> list[list[str]]:
@@ -115,6 +126,21 @@ def read_signatures(source: Path) -> dict[str, tuple[Parameter, ...]]:
             raise BuildError(f"{source}: {name}: the last parameter must be 'i64 threads'")
         signatures[name] = tuple(_parameter(f"{source}: {name}", text) for text in parameters)
     return signatures
+
+
+def _callers(kernels: Sequence[Path]) -> str:
+    """C functions, one for each kind of kernel, which call kernels of this kind."""
+    text = '#include "call.h"\n'
+    for kind in sorted({shape(one) for path in kernels for one in read_signatures(path).values()}):
+        types = ", ".join({"p": "void *", "i": "i64", "f": "float"}[letter] for letter in kind)
+        values = ", ".join(f"a[{place}].{letter}" for place, letter in enumerate(kind))
+        text += f"API void call_{kind}(kernel_function f, const slot *a) {{ ((void (*)({types}))f)({values}); }}\n"
+    return text
+
+
+def shape(parameters: tuple[Parameter, ...]) -> str:
+    """The kind of a kernel: the letters of its parameters, with that of the number of threads."""
+    return "".join(parameter.letter for parameter in parameters) + "i"
 
 
 def _parameter(place: str, text: str) -> Parameter:

@@ -201,15 +201,15 @@ def test_a_compiler_without_openmp_builds_kernels_of_one_thread(
 
 @needs_native
 def test_a_library_is_built_once_and_again_when_it_is_damaged(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = build.library([SUMS], "", openmp=False)
+    path = build.library([SUMS], openmp=False)
     content, written = path.read_bytes(), path.stat().st_mtime_ns
-    assert build.library([SUMS], "", openmp=False) == path and path.stat().st_mtime_ns == written
+    assert build.library([SUMS], openmp=False) == path and path.stat().st_mtime_ns == written
     path.unlink()  # it is loaded
     path.write_bytes(content[:-1])
-    again = build.library([SUMS], "", openmp=False)
+    again = build.library([SUMS], openmp=False)
     assert again.stem.endswith(f"-{_content_digest(again)}") and ctypes.CDLL(str(again))
     monkeypatch.setattr(build, "processor", lambda: "another machine that shares the home directory")
-    other = build.library([SUMS], "", openmp=False)
+    other = build.library([SUMS], openmp=False)
     assert other != again and again.exists()
     assert sorted(cache.glob("*")) == sorted({path, again, other})
 
@@ -221,7 +221,7 @@ build = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(build)
 print("ready", flush=True)
 sys.stdin.readline()
-print(build.library([pathlib.Path(sys.argv[2])], "", openmp=False))
+print(build.library([pathlib.Path(sys.argv[2])], openmp=False))
 """
 
 
@@ -248,9 +248,9 @@ def test_a_terminal_shows_how_far_compiling_has_come_until_it_is_done(monkeypatc
 def test_a_library_is_built_anew_when_a_source_has_changed(cache: Path, tmp_path: Path) -> None:
     source = tmp_path / "native.c"
     source.write_text(SUMS.read_text(encoding="utf-8"), encoding="utf-8")
-    first = build.library([source], "", openmp=False)
+    first = build.library([source], openmp=False)
     source.write_text(SUMS.read_text(encoding="utf-8") + "/* changed */\n", encoding="utf-8")
-    assert build.library([source], "", openmp=False) != first
+    assert build.library([source], openmp=False) != first
     assert len(list(cache.glob("*.so"))) == 2
 
 
@@ -310,14 +310,14 @@ def test_kernels_that_somebody_else_can_have_put_there_are_not_loaded(
     (tmp_path / "tmp").mkdir()
     cache = tmp_path / "shared" / "cache"
     monkeypatch.setenv("NMT_CACHE", str(cache))
-    theirs = build.library([SUMS], "", openmp=False)
+    theirs = build.library([SUMS], openmp=False)
     assert theirs.parent == cache and cache.stat().st_mode & 0o777 == 0o700
     plant(cache)
-    ours = build.library([SUMS], "", openmp=False)
+    ours = build.library([SUMS], openmp=False)
     assert ours.parent == tmp_path / "tmp" / f"nmt-{os.geteuid()}" and ours.name == theirs.name
     assert ours.parent.stat().st_mode & 0o777 == 0o700
     assert len(caplog.messages) == 1 and caplog.messages[0].startswith(f"kernels: {cache} ")
-    assert build.library([SUMS], "", openmp=False) == ours and len(caplog.messages) == 1
+    assert build.library([SUMS], openmp=False) == ours and len(caplog.messages) == 1
 
 
 def test_where_all_places_are_planted_kernels_are_made_for_one_process(
@@ -328,7 +328,7 @@ def test_where_all_places_are_planted_kernels_are_made_for_one_process(
     cache.mkdir(mode=0o700)
     cache.chmod(0o777)
     (tmp_path / f"nmt-{os.geteuid()}").symlink_to(cache)
-    ours = build.library([SUMS], "", openmp=False)
+    ours = build.library([SUMS], openmp=False)
     assert ours.parent.parent == tmp_path and ours.parent.name.startswith("nmt-kernels-")
     assert list(cache.iterdir()) == []
 
@@ -338,14 +338,14 @@ def test_a_library_that_others_can_write_to_is_made_again(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
 ) -> None:
     monkeypatch.setenv("CC", compiler(tmp_path / "cc", writes("code")))
-    path = build.library([SUMS], "", openmp=False)
+    path = build.library([SUMS], openmp=False)
     path.chmod(mode)
-    assert build.library([SUMS], "", openmp=False) == path
+    assert build.library([SUMS], openmp=False) == path
     assert path.stat().st_mode & 0o777 == 0o700
     moved = path.with_name("moved.so")
     path.rename(moved)
     path.symlink_to(moved)
-    assert build.library([SUMS], "", openmp=False) == path and not path.is_symlink()
+    assert build.library([SUMS], openmp=False) == path and not path.is_symlink()
 
 
 def test_a_cache_of_ours_behind_a_link_of_ours_is_used(
@@ -354,7 +354,7 @@ def test_a_cache_of_ours_behind_a_link_of_ours_is_used(
     monkeypatch.setenv("CC", compiler(tmp_path / "cc", writes("code")))
     (tmp_path / "large").mkdir(mode=0o755)
     cache.symlink_to(tmp_path / "large")
-    path = build.library([SUMS], "", openmp=False)
+    path = build.library([SUMS], openmp=False)
     assert path.parent == cache and list((tmp_path / "large").iterdir())
 
 
