@@ -63,7 +63,8 @@ class Matcher(Generic[Value]):
         """The longest phrase that begins at a place of what was read: its end there, its span, and what belongs to
         it."""
         for length in self._lengths.get(read.text[place], ()):
-            end, phrase = place + length, read.text[place : place + length]
+            phrase = read.text[place : place + length]
+            end = place + len(phrase)  # of a text that ends earlier, a shorter phrase
             if phrase not in self._known or read.begins[place] < 0 or read.ends[end - 1] < 0:
                 continue
             follows = read.text[end : end + LONGEST_PARTICLES]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nmt.errors import ConfigError, SettingError, near_miss, refused, shown
 from nmt.interop.engine.opened import longest_of, open_engine, text_of
-from nmt.library.translator import Translator, is_there, key_of
+from nmt.library.translator import Translator, is_there, key_of, with_glossary
 from nmt.library.values import PairScore, Result, chosen_details, with_arrays
 from nmt.light.binding import Stop
 from nmt.light.errors import EngineError, place_of
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 DOOR: Final = "file"
 INSTEAD: Final = "use the run, or a folder that nmt-export makes of it, for"
-KEPT: Final = ("placeholders", "replace_unknown")
-"""Options of the engine for which nmt.library.kept_by_engine stands in where there is a glossary."""
 MOST_CHECKED = 64
 """Combinations of options that are kept."""
 
@@ -100,9 +98,6 @@ class EngineFiles(Translator):
             for detail in taken["details"]:
                 if detail not in OPTIONS["details"].only[DOOR]:
                     raise ConfigError(f"{named('details')}: {detail}: {lacking(self.file)}")
-        has_terms = taken.pop("glossary", None) not in (None, NONE)
-        for name in KEPT if has_terms else ():
-            taken.pop(name, None)
         is_greedy = taken.get("search") == "greedy"
         n_best, beam = taken.get("n_best", 1), taken.get("beam_size", 1 if is_greedy else self.beam_size)
         is_widened = type(n_best) is int and type(beam) is int and n_best > beam > 0 and taken.get("search") != "sample"
@@ -111,6 +106,9 @@ class EngineFiles(Translator):
         if is_widened:
             taken["beam_size"] = n_best
         try:
+            with_glossary(taken)  # whose problems are those of a run
+            if taken.get("glossary") not in (None, NONE):
+                taken["glossary"] = self._translator.glossary(taken["glossary"])
             self._translator.translated_parts([], **taken)
         except EngineError as error:
             self._check_usable()  # another thread may have closed the translator
@@ -118,12 +116,6 @@ class EngineFiles(Translator):
             raise (SettingError((named(key), rest)) if key in taken else ConfigError(str(error))) from None
         if is_widened:
             say(f"{named('n_best')} {n_best} widens the beam from {beam} to {n_best}")
-        if has_terms and not is_there(f"{__package__}.kept_by_engine"):  # in nmt-light
-            raise SettingError((named("glossary"), "needs the package nmt-recurrent"))
-        if has_terms:
-            from nmt.library.kept_by_engine import Keeper  # late, as it needs torch
-
-            taken["keeper"] = Keeper(self._translator, options)
         return taken
 
     def _has(self, name: str, value: Any, named: Named) -> bool:
@@ -173,8 +165,6 @@ class EngineFiles(Translator):
             if not isinstance(line, str) and line.required:
                 said = f"required: {lacking(self.file)}"
                 raise line.error(said) if line.where else ConfigError(said)
-        own = dict(chosen)
-        keeper, details = own.pop("keeper", None), own.get("details", ())
         threads = self._threads if len(lines) > 1 else 1
         longest = 2**31 if self.longest is None else self.longest.tokens
         found: list[Result] = []
@@ -187,14 +177,8 @@ class EngineFiles(Translator):
             if on_call is not None:
                 on_call(len(some))
             start = time.monotonic()
-            if keeper is not None:
-                requests = [*map(as_request, some)]
-                translations = keeper.translations(requests, {**own, "threads": threads, "stop": stop}, details=details)
-                found += [one.result(longest) for one in translations]
-                pace.add(len(some), time.monotonic() - start)
-                continue
             try:
-                for result, parts in self._translator.translated_parts(some, stop=stop, **own, threads=threads):
+                for result, parts in self._translator.translated_parts(some, stop=stop, **chosen, threads=threads):
                     is_longer = max(parts, default=0) > longest
                     found.append(replace(result, notes=(*result.notes, LONGER)) if is_longer else result)
             except EngineError as error:
@@ -209,15 +193,10 @@ class EngineFiles(Translator):
         return found if is_in_lists else [*map(with_arrays, found)]
 
     def _hypotheses(self, options: dict[str, Any]) -> int:
-        own = {name: value for name, value in self._own(options).items() if name != "keeper"}
-        return self._translator.beam_size(**own) or 1
+        return self._translator.beam_size(**self._own(options)) or 1
 
     def _parts(self, lines: Sequence[str | Request], options: dict[str, Any]) -> list[list[int]]:
-        own = dict(self._own(options))
-        keeper, requests = own.pop("keeper", None), [*map(as_request, lines)]
-        return (
-            self._translator.parts([one.text for one in requests], **own) if keeper is None else keeper.parts(requests)
-        )
+        return self._translator.parts([as_request(line).text for line in lines], **self._own(options))
 
     def _scores(self, pairs: Sequence[tuple[str, str]], batch_tokens: int | None) -> list[PairScore]:
         self._check_usable()

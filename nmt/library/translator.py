@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast, overload
 from nmt.data.text import windows
 from nmt.errors import ConfigError, DataError, NmtError, printable, shown
 from nmt.library.values import WISHES, PairScore, Request, Result
+from nmt.light.errors import EngineError
 from nmt.search.values import WINDOW
 
 if TYPE_CHECKING:
@@ -300,16 +301,15 @@ def with_glossary(options: Mapping[str, Any]) -> tuple[dict[str, Any], str | Non
     terms = options.get("glossary")
     if not isinstance(terms, Mapping):
         return dict(options), None
-    rows = []
+    from nmt.light.translator import glossary_text  # late, as few have one
+
     for term, target in terms.items():
-        sides = ((term, "glossary: a term"), (target, f"glossary: the translation of {shown(term)}"))
-        columns = [" ".join(_line(text, name).split()) for text, name in sides]
-        if not all(columns):
-            raise ConfigError(f"glossary: {shown(term)}: the term or its translation is empty")
-        rows.append(f" {columns[0]}\t{columns[1]}\n")  # with a space, as # at the start of a line makes it a comment
-    if not rows:
-        raise ConfigError("glossary: has no term. Allowed: one or more with their translations, or none.")
-    return {**options, "glossary": "glossary"}, "".join(rows)
+        _line(term, "glossary: a term")
+        _line(target, f"glossary: the translation of {shown(term)}")
+    try:
+        return {**options, "glossary": "glossary"}, glossary_text(terms)
+    except EngineError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _listed(items: object, name: str) -> Sequence[Any]:

@@ -70,8 +70,10 @@ _FUNCTIONS: Final = {
     "nmt_cut": (c_void_p, _STRINGS),
     "nmt_translate_requests": (c_void_p, [c_void_p, POINTER(Asked), *_STRINGS[3:]]),
     "nmt_score_pairs": (c_void_p, [*_STRINGS[:3], *_STRINGS[1:]]),
-    "nmt_translate_ids": (c_void_p, [c_void_p, POINTER(POINTER(c_int32)), _STRINGS[2], POINTER(Asked), *_STRINGS[3:]]),
-    "nmt_subwords": (c_void_p, [c_void_p, c_int32, POINTER(c_size_t)]),
+    "nmt_translate_ids": (c_void_p, [c_void_p, POINTER(POINTER(c_int32)), *_STRINGS[2:]]),
+    "nmt_glossary_open": (c_void_p, [c_void_p, c_char_p, c_size_t, c_char_p, c_size_t]),
+    "nmt_glossary_close": (None, [c_void_p]),
+    "nmt_set_glossary": (None, [c_void_p, c_void_p]),
 }
 """Results and parameters of the functions."""
 
@@ -125,7 +127,7 @@ class Library(NotCopied):
         """Options of a search, `nmt_options` of nmt_engine.h."""
         while (option := code.nmt_option_name(len(self.names))) is not None:
             self.names.append(option.decode())
-        self.options: Any = namedtuple("Options", self.names)  # type: ignore[misc]
+        self.options: Any = namedtuple("Options", [*self.names, "glossary"], defaults=[None])  # type: ignore[misc]
 
     def open(self, files: Sequence[str | os.PathLike[str]], *, kernels: str | None = None) -> Model:
         """One file, or several as an ensemble; EngineError names what cannot be used."""
@@ -156,6 +158,21 @@ class _Open(NotCopied):
 
     def __del__(self) -> None:
         self.code.nmt_close(self.handle)
+
+
+class Glossary(NotCopied):
+    """Terms that are translated in one way, for calls of the model that it was made by."""
+
+    def __init__(self, used: _Open, lines: bytes) -> None:
+        """Use `Model.glossary`."""
+        problem = ctypes.create_string_buffer(_ROOM)
+        self.model = used
+        self.handle = used.code.nmt_glossary_open(used.handle, lines, len(lines), problem, _ROOM)
+        if not self.handle:
+            raise EngineError(_line(problem.value))
+
+    def __del__(self) -> None:
+        self.model.code.nmt_glossary_close(self.handle)
 
 
 class Model(NotCopied):
@@ -204,9 +221,11 @@ class Model(NotCopied):
         if options != last:
             given = ctypes.create_string_buffer(self.code.nmt_options_size())
             problem = ctypes.create_string_buffer(_ROOM)
-            for option, value in zip(self._library.names, options, strict=True):
+            for option, value in zip(self._library.names, options[:-1], strict=True):
                 if not self.code.nmt_set_option(given, option.encode(), value, problem, _ROOM):
                     raise EngineError(_line(problem.value))
+            if options.glossary is not None:
+                self.code.nmt_set_glossary(given, options.glossary.handle)
             self._last = options, given
         return given
 
@@ -235,28 +254,18 @@ class Model(NotCopied):
         """Lines in UTF-8; EngineError for options that are not allowed. `wishes`: of each line its prefix, and
         forbidden phrases as they are spelled, one a line. `only_cut`: only cut into parts."""
         if wishes is not None and not only_cut:
-            return self.results("nmt_translate_requests", _asked(lines, wishes), None, options, stop)
+            asked = (Asked * len(lines))()
+            for one, line, own in zip(asked, lines, wishes, strict=True):
+                for name, value in zip(TEXTS, (line, *own), strict=True):
+                    setattr(one, name, value)
+                    setattr(one, f"{name}_size", len(value))
+            return self.results("nmt_translate_requests", asked, None, options, stop)
         items = (c_char_p * len(lines))(*lines)
         return self.results("nmt_cut" if only_cut else "nmt_translate", items, [*map(len, lines)], options, stop)
 
-    def translate_ids(
-        self,
-        sentences: Sequence[Sequence[int]],
-        options: Options,
-        *,
-        wishes: Sequence[tuple[bytes, bytes]] | None = None,
-        stop: Stop | None = None,
-    ) -> Results:
-        """Sentences in ids, without their end symbols, of which one at least has tokens; else as `translate`."""
-        arrays = [(c_int32 * max(1, len(one)))(*one) for one in sentences]
-        items = (POINTER(c_int32) * len(arrays))(*(ctypes.cast(one, POINTER(c_int32)) for one in arrays))
-        asked = None if wishes is None else _asked([b""] * len(sentences), wishes)
-        return self.results("nmt_translate_ids", items, [*map(len, sentences)], options, stop, asked)
-
-    def subwords(self, *, target: bool) -> bytes:
-        """The SentencePiece model of a side."""
-        size, used = c_size_t(0), self._used()
-        return ctypes.string_at(self.code.nmt_subwords(used.handle, target, ctypes.byref(size)), size.value)
+    def glossary(self, lines: bytes) -> Glossary:
+        """Terms and their translations, as `nmt_glossary_open` of nmt_engine.h reads them, for the options of calls."""
+        return Glossary(self._used(), lines)
 
     def score(self, sources: Sequence[bytes], targets: Sequence[bytes], options: Options) -> Results:
         """How probable the targets are, in UTF-8, one for each source."""
@@ -310,16 +319,6 @@ def _beside(call: Callable[..., Any], arguments: Sequence[Any], stop: Stop) -> A
         ended.acquire()
         raise
     return found[0]
-
-
-def _asked(lines: Sequence[bytes], wishes: Sequence[tuple[bytes, bytes]]) -> Any:
-    """Requests as C has them."""
-    asked = (Asked * len(lines))()
-    for one, line, own in zip(asked, lines, wishes, strict=True):
-        for name, value in zip(TEXTS, (line, *own), strict=True):
-            setattr(one, name, value)
-            setattr(one, f"{name}_size", len(value))
-    return asked
 
 
 def _line(problem: bytes) -> str:

@@ -15,7 +15,7 @@ from .counts import Counts, counted
 from .errors import EngineError, NmtError, UsageError, place_of
 from .formats import FORMATS, as_pharaoh, without_alignment
 from .lines import POLICIES, Pace, decodable, windows
-from .options import OPTIONS, command_option, options_of
+from .options import NONE, OPTIONS, command_option, options_of
 from .output import STDOUT, Output, is_one_file
 from .pretrained import names
 from .translator import DETAILS, Translator, unknown_detail
@@ -177,7 +177,7 @@ def _add(group: Any, option: Option) -> None:
         return
     help = option.help + (f", {option.least} to {option.engine_most}" if option.name == "beam_size" else "")
     help += " (default: 1); a smaller beam is widened" if option.name == "n_best" else ""
-    kinds = {"number": (float, "a number"), "language": (str, "a code")}
+    kinds = {"number": (float, "a number"), "language": (str, "a code"), "file": (str, "a file")}
     kind, what = kinds.get(option.kind, (int, "a whole number"))
 
     def read(text: str) -> float | str:
@@ -262,7 +262,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--alignment {aligned}: is also the output; choose another file")
     files = {"prefix": arguments.prefix, "constraints": arguments.constraints}
     beside = [(what, file, _lines(file)) for what, file in files.items() if file is not None]
-    read = [source or "/dev/stdin", *arguments.models, *(file for _, file, _ in beside)]
+    named = [] if arguments.glossary in (None, NONE) else [arguments.glossary]
+    read = [source or "/dev/stdin", *arguments.models, *(file for _, file, _ in beside), *named]
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(Output(target, read=read))
         alignment = None
@@ -359,6 +360,8 @@ def _opened(arguments: argparse.Namespace) -> tuple[Translator, dict[str, Any]]:
         options["threads"] = usable or 1
     try:
         translator = Translator(arguments.models, kernels=arguments.kernels)
+        if options["glossary"] not in (None, NONE):
+            options["glossary"] = translator.glossary(options["glossary"])
         translator.found([], **options)
     except EngineError as error:
         name, colon, rest = str(error).partition(":")

@@ -289,7 +289,7 @@ OPTIONS: Final = {
         "file", "file of lines 'term TAB translation': how terms must be translated; 'none': no glossary",
         "If a term is in the source, its translation is in the output. Its place is found by the attention. A request "
         "has terms and their translations in place of a file, `{\"cat\": \"Kater\"}`; so may a call in Python.",
-        words=(NONE,), metavar="FILE", doors=(*TORCH, "file", "server"),
+        words=(NONE,), metavar="FILE", doors=(*TORCH, *ENGINE, "server"),
     ),
     "ensemble_weights": Option(
         "weights", "relative weights of the models of an ensemble, such as 2,1",

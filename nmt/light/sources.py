@@ -66,7 +66,7 @@ def kernel_compilations(machine: str, *, only: str | None = None) -> list[Compil
     ]
 
 
-_OTHERS: Final = "case engine kept model placeholders rules run search split subwords system words"
+_OTHERS: Final = "case engine glossary kept model placeholders rules run search split subwords system words"
 
 
 def compilations(machine: str, *, only: str | None = None) -> list[Compilation]:

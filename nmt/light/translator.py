@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
-from .binding import Library, NotCopied
-from .errors import ArgumentError, EngineError, PlaceError, refused
+from .binding import Glossary, Library, NotCopied
+from .errors import ArgumentError, DataError, EngineError, PlaceError, refused, shown
 from .options import ENGINE_DETAILS, ENGINE_SEARCH_OPTIONS, ENGINE_SEARCHES, NONE, OPTIONS, names_of, options_of
 from .pretrained import located
 
@@ -175,15 +175,18 @@ class Translator(NotCopied):
 
         return [collected(self._model, found, place, line, details) for place, line in enumerate(lines)]
 
-    def found_ids(self, sentences: Sequence[Sequence[int]], asked: Sequence[Request], **options: Any) -> Results:
-        """As `found`, of sentences in ids without their end symbols, and what is asked for each; no texts."""
-        stop = options.pop("stop", None)
-        chosen, _, usual = self._options(options)
-        return self._model.translate_ids(sentences, chosen, wishes=_asked(asked, usual)[1], stop=stop)
+    def glossary(self, terms: Path | Mapping[str, str]) -> Glossary:
+        """For the option `glossary` of any number of calls: terms with their translations, or a file of lines of a term,
+        a tab and its translation.
 
-    def subwords(self) -> tuple[bytes, bytes]:
-        """The SentencePiece models of source and target."""
-        return self._model.subwords(target=False), self._model.subwords(target=True)
+        Raises DataError naming file and line for what is not such a file, EngineError for what is no term.
+        """
+        name, lines = ("glossary", glossary_text(terms).encode()) if isinstance(terms, Mapping) else _read(terms)
+        try:
+            return self._model.glossary(lines)
+        except EngineError as error:
+            where = name + (", " if str(error).startswith("line ") else ": ")
+            raise DataError(where + str(error)) from None
 
     def score(self, sources: str | Sequence[str], targets: str | Sequence[str], *, threads: int | None = None) -> Any:
         """The `PairScore` of a given translation, or a list of those of several, as nmt-score has them: each source and
@@ -237,6 +240,9 @@ class Translator(NotCopied):
                 raise EngineError(f"{name}: {why}. Allowed: {', '.join(known)}.")
             if name in WISHES:
                 usual[name] = value
+            elif name == "glossary":
+                value = None if value == NONE else value
+                changed[name] = value if isinstance(value, Glossary | None) else self.glossary(value)
             elif name == "details":
                 if not isinstance(value, Iterable):
                     raise ArgumentError(f"details: {value!r} is not allowed; give a list of names")
@@ -325,6 +331,38 @@ def longest_source(cards: Iterable[dict[str, Any]]) -> tuple[int, bool] | None:
         if isinstance(longest, int):
             found.append((longest, longest is known))
     return min(found, key=lambda longest: longest[0], default=None)
+
+
+def glossary_text(terms: Mapping[str, str]) -> str:
+    """The lines of a file with these terms and their translations; EngineError for what can be none."""
+    rows = []
+    for term, target in terms.items():
+        sides = ((term, "glossary: a term"), (target, f"glossary: the translation of {shown(term)}"))
+        columns = [" ".join(_encoded(text, name).decode().split()) for text, name in sides]
+        if not all(columns):
+            raise EngineError(f"glossary: {shown(term)}: the term or its translation is empty")
+        rows.append(f" {columns[0]}\t{columns[1]}\n")  # with a space, as # at the start of a line makes it a comment
+    if not rows:
+        raise EngineError("glossary: has no term. Allowed: one or more with their translations, or none.")
+    return "".join(rows)
+
+
+def _read(path: Path) -> tuple[str, bytes]:
+    """The name of a file and its lines, which are UTF-8."""
+    from .lines import Pace, decodable, windows  # late, as few ask for it
+
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError(f"glossary must be terms with their translations or a file, not {type(path).__name__}")
+    name = os.fspath(path)
+    try:
+        lines, _, problem = decodable(
+            [line for some in windows(name, Pace()) for line in some], "strict", name=name, first=1
+        )
+    except EngineError as error:
+        raise DataError(str(error)) from None
+    if problem is not None:
+        raise DataError(problem)
+    return name, b"\n".join(lines)
 
 
 def unknown_detail(name: str) -> str:

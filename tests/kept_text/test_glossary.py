@@ -31,6 +31,7 @@ TERMS = {
         ("the US and us in New york, New York", ["US", "New York"]),
         ("c++ or c+ or (C++)", ["c++", "C++"]),
         ("the dog's", ["dog", "'s"]),
+        ("no hot dog", ["hot dog"]),
         ("", []),
     ],
 )

@@ -217,7 +217,7 @@ static void translate_one(nmt_model *m) {
     const size_t length = 1;
     nmt_options o = nmt_defaults(m);
     o.beam_size = 1, o.max_length_offset = 0;
-    nmt_results *r = nmt_translate_ids(m, &one, &length, NULL, 1, &o, problem, ROOM);
+    nmt_results *r = nmt_translate_ids(m, &one, &length, 1, &o, problem, ROOM);
     if (!r) abort();
     nmt_free(r);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import POINTER, c_int32, cast
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,9 @@ def by_pytorch(
 
 def translated_ids(engine: Model, sources: Sequence[Sequence[int]], given: Any) -> Results:
     """Sentences in ids, without their end symbols."""
-    return engine.translate_ids(sources, given)
+    arrays = [(c_int32 * max(1, len(one)))(*one) for one in sources]
+    pointers = (POINTER(c_int32) * len(arrays))(*(cast(one, POINTER(c_int32)) for one in arrays))
+    return engine.results("nmt_translate_ids", pointers, [*map(len, sources)], given)
 
 
 def hypotheses(found: Results, line: int) -> list[Hypothesis]:

@@ -89,26 +89,9 @@ static void put(output *o, text t) {
     o->size += size;
 }
 
-/* Writes a character; returns how many bytes it has. */
-static int utf8_of(uint32_t c, char utf8[4]) {
-    int size = 0;
-    if (c < 0x80) utf8[size++] = (char)c;
-    else {
-        if (c < 0x800) utf8[size++] = (char)(0xc0 | c >> 6);
-        else {
-            if (c < 0x10000) utf8[size++] = (char)(0xe0 | c >> 12);
-            else utf8[size++] = (char)(0xf0 | c >> 18), utf8[size++] = (char)(0x80 | (c >> 12 & 63));
-            utf8[size++] = (char)(0x80 | (c >> 6 & 63));
-        }
-        utf8[size++] = (char)(0x80 | (c & 63));
-    }
-    return size;
-}
-
 static void put_character(output *o, uint32_t c) {
     char utf8[4];
-    int size = utf8_of(c, utf8);
-    put(o, (text){utf8, utf8 + size});
+    put(o, (text){utf8, utf8 + utf8_of(c, utf8)});
 }
 
 static void put_mark(output *o, int mark) { put_character(o, MARK_CODES[mark]); }
@@ -180,7 +163,7 @@ void case_lower_line(const char *from, size_t size, const split_rules *rules, bo
             continue;
         }
         char made[4];
-        if (!is_i && (size_t)utf8_of(small, made) == (size_t)bytes) memcpy(to + at, made, (size_t)bytes);
+        if (!is_i && utf8_of(small, made) == (size_t)bytes) memcpy(to + at, made, (size_t)bytes);
     }
 }
 

@@ -124,7 +124,7 @@ static const option TABLE[] = {
 };
 enum { COUNT = sizeof TABLE / sizeof *TABLE };
 
-_Static_assert(offsetof(nmt_options, stop) - COUNT * sizeof(int32_t) < sizeof(int32_t *), "each option has a row");
+_Static_assert(offsetof(nmt_options, glossary) - COUNT * sizeof(int32_t) < sizeof(int32_t *), "each option has a row");
 
 static double value_of(const nmt_options *o, const option *r) {
     const char *at = (const char *)o + r->offset;
@@ -174,6 +174,8 @@ int32_t nmt_set_option(nmt_options *o, const char *name, double value, char *pro
 }
 
 void nmt_set_stop(nmt_options *o, const volatile int32_t *stop) { o->stop = stop; }
+
+void nmt_set_glossary(nmt_options *o, const nmt_glossary *glossary) { o->glossary = glossary; }
 
 /* The options that a file asks for; false with a line where this engine cannot do what it asks for. */
 static bool options_of_model(const model *m, nmt_options *o, char *problem, size_t room) {
@@ -373,13 +375,12 @@ const char *nmt_card(const nmt_model *m, int32_t number, size_t *size) {
     return card.bytes;
 }
 
-const void *nmt_subwords(const nmt_model *m, int32_t target, size_t *size) {
-    span own = target ? m->models[0]->target_pieces : m->models[0]->source_pieces;
-    return *size = own.size, own.bytes;
-}
-
 const char *nmt_piece(const nmt_model *m, int32_t target, int32_t id, size_t *size) {
     return subwords_piece(target ? m->target : m->source, id, size);
+}
+
+nmt_glossary *nmt_glossary_open(const nmt_model *m, const char *lines, size_t size, char *problem, size_t room) {
+    return glossary_open(m->source, (text){lines, lines + size}, problem, room);
 }
 
 int32_t nmt_language(const nmt_model *m, int32_t i) {
@@ -464,7 +465,7 @@ static const kept *kept_from(const kept_line *k, size_t place) {
         if (k->items[middle].read.end <= place) low = middle + 1;
         else high = middle;
     }
-    while (low < k->count && k->items[low].kind != KEPT_WORD) low++;
+    while (low < k->count && k->items[low].from.kind != KEPT_WORD) low++;
     return low < k->count ? &k->items[low] : NULL;
 }
 
@@ -619,6 +620,7 @@ typedef struct {
     nmt_model *m;
     const nmt_options *set;
     sentence *sentences;
+    keyed *order; /* their places by falling length */
     i64 count, rows;
     _Atomic(i64) next;
     found_list *found;
@@ -628,7 +630,7 @@ typedef struct {
 static const sentence *next_of(void *context) {
     work *w = context;
     i64 place = w->failed ? w->count : w->next++;
-    return place < w->count ? &w->sentences[place] : NULL;
+    return place < w->count ? &w->sentences[w->order[place].place] : NULL;
 }
 
 static void *do_work(void *context) {
@@ -643,36 +645,25 @@ static void *do_work(void *context) {
     return NULL;
 }
 
-/* By falling length: Shell's sort, with Knuth's gaps; qsort would make the WebAssembly a tenth larger. */
-static void sort(sentence *all, size_t count) {
-    size_t gap = 1;
-    while (gap < count / 3) gap = 3 * gap + 1;
-    for (; gap; gap /= 3)
-        for (size_t i = gap; i < count; i++) {
-            sentence one = all[i];
-            size_t at = i;
-            for (; at >= gap && all[at - gap].length < one.length; at -= gap) all[at] = all[at - gap];
-            all[at] = one;
-        }
-}
-
 /* Searches all parts by as many threads as the options say. False as searcher_run. */
 static bool search_all(nmt_model *m, nmt_results *r, const nmt_options *o) {
     work w = {.m = m, .set = o, .count = (i64)r->parts, .found = r->found};
     const i64 rows = m->models[0]->size < LARGE ? ROWS : ROWS_OF_LARGE; /* models are computed one after the other */
     w.rows = rows_of(o) > rows || w.count == 1 ? rows_of(o) : rows;
-    w.sentences = calloc(r->parts, sizeof *w.sentences);
-    if (!w.sentences) return false;
-    for (size_t i = 0, start = 0; i < r->parts; start = r->ends[i++].ids)
+    w.sentences = calloc(r->parts, sizeof *w.sentences), w.order = calloc(r->parts, sizeof *w.order);
+    w.failed = !w.sentences || !w.order;
+    for (size_t i = 0, start = 0; !w.failed && i < r->parts; start = r->ends[i++].ids) {
         w.sentences[i] = (sentence){r->ids + start, (i64)(r->ends[i].ids - start), (i64)i, NULL};
-    for (size_t i = 0; i < r->count; i++) {
+        w.order[i] = (keyed){UINT64_MAX - (uint64_t)w.sentences[i].length, i};
+    }
+    for (size_t i = 0; !w.failed && i < r->count; i++) {
         const line_result *line = &r->lines[i];
         for (size_t p = 0; line->asked && p < line->parts; p++)
             w.sentences[line->first + p].asked = p ? &line->asked->later : &line->asked->first;
     }
-    sort(w.sentences, r->parts);
-    run_threads(o->threads < w.count ? o->threads : (int)w.count, do_work, &w);
-    free(w.sentences);
+    if (!w.failed) sort_keyed(w.order, r->parts);
+    if (!w.failed) run_threads(o->threads < w.count ? o->threads : (int)w.count, do_work, &w);
+    free(w.sentences), free(w.order);
     return !w.failed;
 }
 
@@ -914,8 +905,9 @@ static nmt_results *new_results(const nmt_model *m, size_t count, const nmt_opti
         REFUSE("min_length must be 0 to %d, which a source of one word may have", reached > 0 ? reached : 0);
     for (int32_t id = 0; o->replace_unknown && id < subwords_size(m->target); id++)
         if (subwords_is_byte(m->target, id)) REFUSE("replace_unknown: the tokenizer of this model has no unknown words");
-    for (int i = 0; (o->replace_unknown || o->placeholders) && i < m->count; i++)
-        if (!m->models[i]->set.attentions) REFUSE("%s: the model does not report its attention", o->placeholders ? "placeholders" : "replace_unknown");
+    const char *placed = o->placeholders ? "placeholders" : o->glossary ? "glossary" : o->replace_unknown ? "replace_unknown" : NULL;
+    for (int i = 0; placed && i < m->count; i++)
+        if (!m->models[i]->set.attentions) REFUSE("%s: the model does not report its attention", placed);
     size_t known = 0;
     while (known < m->language_count && m->languages[known] != o->target_language) known++;
     if (o->target_language && known == m->language_count)
@@ -973,7 +965,7 @@ static nmt_results *cut(nmt_model *m, const char *const *lines, const size_t *si
                         const nmt_options *o, char *problem, size_t room) {
     nmt_results *r = new_results(m, count, o, problem, room);
     cutter c = {.m = m, .to = r, .split = m->split, .longest = (size_t)o->split_long};
-    if (r) r->keeps = o->placeholders, r->replaces = o->replace_unknown;
+    if (r) r->keeps = o->placeholders || o->glossary, r->replaces = o->replace_unknown;
     if (o->split) c.split = o->split == 1 ? SPLIT_ALL : SPLIT_NONE;
     for (size_t i = 0; r && i < count; i++) {
         line_result *own = &r->lines[i];
@@ -982,7 +974,7 @@ static nmt_results *cut(nmt_model *m, const char *const *lines, const size_t *si
         text line = {lines[i], lines[i] + sizes[i]};
         if (after_spaces(line) == line.end) continue;
         if (r->keeps && sizes[i] <= LONGEST_LINE) {
-            keeping found = (own->kept = calloc(1, sizeof *own->kept)) ? keep_line(own->kept, line, false) : NO_MEMORY;
+            keeping found = (own->kept = calloc(1, sizeof *own->kept)) ? keep_line(own->kept, line, o->placeholders, o->glossary) : NO_MEMORY;
             if (found == NO_MEMORY || found == NO_STAND_IN) {
                 snprintf(problem, room, found == NO_MEMORY ? "not enough memory" : "line %zu: it has every character of Unicode's "
                          "private use area: none is left for its placeholders", i);
@@ -1039,7 +1031,7 @@ static const vocabulary *words_of(nmt_model *m) {
 /* Reads what is asked for each line; null with a line in `problem` where that cannot be. */
 static nmt_results *ask(nmt_model *m, nmt_results *r, const nmt_request *requests, char *problem, size_t room) {
     char said[500];
-    for (size_t i = 0; r && requests && i < r->count; i++) {
+    for (size_t i = 0; r && i < r->count; i++) {
         if (!requests[i].prefix_size && !requests[i].forbidden_size) continue;
         text prefix = {requests[i].prefix, requests[i].prefix + requests[i].prefix_size};
         if (r->lines[i].kept && prefix.begin < prefix.end && after_spaces(prefix) < prefix.end) {
@@ -1071,8 +1063,8 @@ nmt_results *nmt_translate_requests(nmt_model *m, const nmt_request *requests, s
     return complete(m, ask(m, r, requests, problem, room), o, true, problem, room);
 }
 
-nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const size_t *lengths, const nmt_request *requests,
-                               size_t count, const nmt_options *o, char *problem, size_t room) {
+nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const size_t *lengths, size_t count,
+                               const nmt_options *o, char *problem, size_t room) {
     const uint32_t known = m->models[0]->set.source_size;
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < lengths[i]; k++)
@@ -1087,7 +1079,7 @@ nmt_results *nmt_translate_ids(nmt_model *m, const int32_t *const *ids, const si
             REFUSE("not enough memory");
         }
     }
-    return complete(m, ask(m, r, requests, problem, room), o, false, problem, room);
+    return complete(m, r, o, false, problem, room);
 }
 
 nmt_results *nmt_score_pairs(nmt_model *m, const char *const *sources, const size_t *source_sizes,

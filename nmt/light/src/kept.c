@@ -52,16 +52,13 @@ static bool find_stand_in(kept_line *k) {
     }
     uint32_t c = 0;
     while (c < PRIVATE && used[c / 8] >> c % 8 & 1) c++;
-    uint32_t letter = FIRST_PRIVATE + c;
-    k->stand_in[0] = (char)(0xe0 | letter >> 12);
-    k->stand_in[1] = (char)(0x80 | (letter >> 6 & 63));
-    k->stand_in[2] = (char)(0x80 | (letter & 63));
+    utf8_of(FIRST_PRIVATE + c, k->stand_in);
     return c < PRIVATE;
 }
 
 /* The white space before and after a stretch of the line. */
 static void find_spaces(kept *item, text line) {
-    item->before = (text){item->origin.begin, item->origin.begin};
+    item->before = (text){item->from.at.begin, item->from.at.begin};
     while (item->before.begin > line.begin) {
         const char *p = item->before.begin - 1;
         int bytes;
@@ -69,7 +66,7 @@ static void find_spaces(kept *item, text line) {
         if (!is_space(character_at(p, line.end, &bytes)) || p + bytes != item->before.begin) break;
         item->before.begin = p;
     }
-    item->after = (text){item->origin.end, after_spaces((text){item->origin.end, line.end})};
+    item->after = (text){item->from.at.end, after_spaces((text){item->from.at.end, line.end})};
 }
 
 /* A name of tags, and how many of it are open. */
@@ -90,19 +87,20 @@ static tag_count *count_of(tag_count *slots, size_t room, const placeholder *tag
 }
 
 /* Tells marks and their ends of each other. */
-static bool find_partners(kept_line *k, const placeholder *found) {
+static bool find_partners(kept_line *k) {
     size_t room = 2, depth = 0;
     while (room < 2 * (k->count + 1)) room *= 2;
     tag_count *slots = calloc(room, sizeof *slots);
     size_t *open = malloc((k->count + 1) * sizeof *open);
     bool fine = slots && open;
     for (size_t i = 0; fine && i < k->count; i++) {
-        if (found[i].tag.begin == found[i].tag.end) continue;
-        tag_count *own = count_of(slots, room, &found[i]);
-        if (found[i].kind == KEPT_OPENING) open[depth++] = i, own->open++;
-        while (found[i].kind == KEPT_CLOSING && own->open) {
+        const placeholder *found = &k->items[i].from;
+        if (found->tag.begin == found->tag.end) continue;
+        tag_count *own = count_of(slots, room, found);
+        if (found->kind == KEPT_OPENING) open[depth++] = i, own->open++;
+        while (found->kind == KEPT_CLOSING && own->open) {
             size_t opening = open[--depth];
-            tag_count *other = count_of(slots, room, &found[opening]);
+            tag_count *other = count_of(slots, room, &k->items[opening].from);
             other->open--;
             if (other != own) continue;
             k->items[opening].partner = i, k->items[i].partner = opening;
@@ -114,40 +112,35 @@ static bool find_partners(kept_line *k, const placeholder *found) {
     return fine;
 }
 
-/* Whether the text before an item must be separated from its replacement, or from the text after a mark. */
-static bool needs_space(const kept *item, uint32_t before, uint32_t after, bool spaced) {
-    bool is_after = before != NO_LETTER && !is_space(before);
-    if (item->kind == KEPT_TERM) return false;
-    if (item->kind == KEPT_WORD) return spaced && is_after;
-    if (spaced) return is_after && after != NO_LETTER && !is_space(after);
-    return item->stands_alone && is_alphanumeric(before) && is_alphanumeric(after);
+/* Whether the text before a mark must be separated from that after it. */
+static bool needs_space(const kept *item, uint32_t before, uint32_t after) {
+    return item->from.kind != KEPT_TERM && item->from.stands_alone && is_alphanumeric(before) && is_alphanumeric(after);
 }
 
-static bool make_text(kept_line *k, bool spaced) {
+static bool make_text(kept_line *k) {
     uint32_t *nexts = malloc((k->count + 1) * sizeof *nexts); /* the character after each item and the marks that touch it */
     const char *last = k->line.begin;
     int bytes;
     for (size_t i = k->count; nexts && i-- > 0;) {
         const kept *item = &k->items[i], *following = i + 1 < k->count ? item + 1 : NULL;
-        if (following && following->origin.begin == item->origin.end && following->kind != KEPT_TERM)
-            nexts[i] = following->kind == KEPT_WORD ? 'a' : nexts[i + 1];
+        if (following && following->from.at.begin == item->from.at.end && following->from.kind != KEPT_TERM)
+            nexts[i] = following->from.kind == KEPT_WORD ? 'a' : nexts[i + 1];
         else
-            nexts[i] = item->origin.end < k->line.end ? character_at(item->origin.end, k->line.end, &bytes) : NO_LETTER;
+            nexts[i] = item->from.at.end < k->line.end ? character_at(item->from.at.end, k->line.end, &bytes) : NO_LETTER;
     }
     bool fine = nexts != NULL;
     for (size_t i = 0; fine && i < k->count; i++) {
         kept *item = &k->items[i];
-        fine = append(k, last, (size_t)(item->origin.begin - last), last, true);
-        last = item->origin.end;
+        fine = append(k, last, (size_t)(item->from.at.begin - last), last, true);
+        last = item->from.at.end;
         if (!fine) break;
         uint32_t before = k->size ? last_of((text){k->bytes, k->bytes + k->size}) : NO_LETTER;
         if (k->size >= 3 && !memcmp(k->bytes + k->size - 3, k->stand_in, 3)) before = 'a';
-        if (needs_space(item, before, nexts[i], spaced)) fine = append(k, " ", 1, item->origin.begin, false);
+        if (needs_space(item, before, nexts[i])) fine = append(k, " ", 1, item->from.at.begin, false);
         item->read.begin = k->size;
-        if (item->kind == KEPT_TERM) fine = fine && append(k, item->origin.begin, size_of(item->origin), item->origin.begin, true);
-        if (item->kind == KEPT_WORD) fine = fine && append(k, k->stand_in, 3, item->origin.begin, false);
+        if (item->from.kind == KEPT_TERM) fine = fine && append(k, item->from.at.begin, size_of(item->from.at), item->from.at.begin, true);
+        if (item->from.kind == KEPT_WORD) fine = fine && append(k, k->stand_in, 3, item->from.at.begin, false);
         item->read.end = k->size;
-        if (spaced && item->kind == KEPT_WORD && nexts[i] != NO_LETTER && !is_space(nexts[i])) fine = fine && append(k, " ", 1, last, false);
     }
     fine = fine && append(k, last, (size_t)(k->line.end - last), last, true);
     if (fine) k->origins[k->size] = (uint32_t)size_of(k->line);
@@ -155,25 +148,32 @@ static bool make_text(kept_line *k, bool spaced) {
     return fine;
 }
 
-keeping keep_line(kept_line *k, text line, bool spaced) {
+static bool keep(kept_line *k, placeholder from, text own) {
+    if (!grown(&k->items, sizeof *k->items, &k->item_room, k->count + 1)) return false;
+    k->items[k->count] = (kept){.own = own, .from = from, .partner = NONE};
+    find_spaces(&k->items[k->count++], k->line);
+    return true;
+}
+
+keeping keep_line(kept_line *k, text line, bool placeholders, const nmt_glossary *glossary) {
     scanner s = {.whole = line};
-    placeholder *found = NULL;
-    size_t room = 0, count = 0;
-    bool fine = true;
+    found_terms terms = {0};
+    bool fine = true, more = true;
     k->line = line;
-    while (fine && (fine = grown(&found, sizeof *found, &room, count + 1)) && scan_next(&s, &found[count])) count++;
-    fine = fine && !s.out_of_memory && grown(&k->items, sizeof *k->items, &k->item_room, count + 1);
-    for (size_t i = 0; fine && i < count; i++) {
-        const placeholder *p = &found[i];
-        kept *item = &k->items[k->count++];
-        *item = (kept){.own = p->at, .kind = p->kind, .stands_alone = p->stands_alone, .origin = p->at, .partner = NONE};
-        find_spaces(item, line);
+    for (const char *last = line.begin; fine && more;) {
+        placeholder found = {.at = {line.end, line.end}};
+        more = placeholders && scan_next(&s, &found);
+        fine = !s.out_of_memory && (terms.count = 0, !glossary || glossary_find(glossary, (text){last, found.at.begin}, &terms));
+        for (size_t i = 0; fine && i < terms.count; i++)
+            fine = keep(k, (placeholder){.at = terms.all[i].at, .kind = KEPT_TERM}, terms.all[i].translation);
+        if (more) fine = fine && keep(k, found, found.at);
+        last = found.at.end;
     }
     scan_end(&s);
-    bool has_letter = fine && count && find_stand_in(k);
-    fine = fine && (!has_letter || (find_partners(k, found) && make_text(k, spaced)));
-    free(found);
-    return !fine ? NO_MEMORY : !count ? KEEPS_NOTHING : has_letter ? KEEPS : NO_STAND_IN;
+    free(terms.all);
+    const bool has_letter = fine && k->count && find_stand_in(k);
+    if (fine && has_letter) fine = find_partners(k) && make_text(k);
+    return !fine ? NO_MEMORY : !k->count ? KEEPS_NOTHING : has_letter ? KEEPS : NO_STAND_IN;
 }
 
 /* --- units of the source --- */
@@ -288,7 +288,7 @@ static bool find_source_units(placer *p) {
     for (size_t i = 0; i < items; i++) {
         const kept *item = &set->kept->items[set->first + i];
         p->unit_of[i] = NONE;
-        if (item->kind != KEPT_WORD && item->kind != KEPT_TERM) continue;
+        if (item->from.kind != KEPT_WORD && item->from.kind != KEPT_TERM) continue;
         if (!add_units(&p->units, set->source, at, item->read.begin, set->source_tokens, set->source_count)) return false;
         p->unit_of[i] = p->units.count;
         if (!add_stretch(&p->units, item->read.begin, item->read.end)) return false;
@@ -484,7 +484,7 @@ static size_t unit_from(const placer *p, size_t place) {
 }
 
 static bool is_before_word(const mark *m) {
-    return m->low < m->high || (!m->end && m->item->kind == KEPT_OPENING);
+    return m->low < m->high || (!m->end && m->item->from.kind == KEPT_OPENING);
 }
 
 /* The marks of this part of the source, those within others as their children. */
@@ -499,10 +499,10 @@ static bool find_marks(placer *p) {
     }
     for (size_t i = 0; p->mark_count && i < items; i++) {
         const kept *item = &set->kept->items[set->first + i];
-        if (item->kind != KEPT_OPENING && item->kind != KEPT_CLOSING) continue;
+        if (item->from.kind != KEPT_OPENING && item->from.kind != KEPT_CLOSING) continue;
         size_t unit = unit_from(p, item->read.begin);
         bool is_paired = item->partner != NONE && item->partner >= set->first && item->partner < set->last;
-        if (is_paired && item->kind == KEPT_CLOSING) {
+        if (is_paired && item->from.kind == KEPT_CLOSING) {
             mark *m = &p->marks[open[depth--]];
             size_t begin = m->item->read.begin;
             m->end = item, m->last = unit;
@@ -569,40 +569,23 @@ static size_t width_of(const placer *p, const mark *m, size_t low, size_t high) 
     return first == NONE ? NONE : last - first;
 }
 
-typedef struct {
-    size_t key, mark;
-} ranked;
-
-static void sort_ranked(ranked *all, size_t count) { /* stable: by the place where keys are equal */
-    size_t gap = 1;
-    while (gap < count / 3) gap = 3 * gap + 1;
-    for (; gap; gap /= 3)
-        for (size_t i = gap; i < count; i++) {
-            ranked one = all[i];
-            size_t at = i;
-            for (; at >= gap && (all[at - gap].key > one.key || (all[at - gap].key == one.key && all[at - gap].mark > one.mark)); at -= gap)
-                all[at] = all[at - gap];
-            all[at] = one;
-        }
-}
-
 /* Chooses the slots of the marks within another. */
-static void settle(placer *p, settling *s, ranked *order, const mark *parent) {
+static void settle(placer *p, settling *s, keyed *order, const mark *parent) {
     size_t low = parent->low, high = parent->high, count = 0, last = low;
     s->count = 0;
     for (size_t i = parent->child; i != NONE; i = p->marks[i].next) {
-        order[count] = (ranked){width_of(p, &p->marks[i], low, high), i};
+        order[count] = (keyed){width_of(p, &p->marks[i], low, high), i};
         count += order[count].key != NONE;
     }
-    sort_ranked(order, count); /* the narrowest first: of others, the pieces on one side of it remain */
-    for (size_t i = 0; i < count; i++) settle_filled(p, s, &p->marks[order[i].mark], low, high);
+    sort_keyed(order, count); /* the narrowest first: of others, the pieces on one side of it remain */
+    for (size_t i = 0; i < count; i++) settle_filled(p, s, &p->marks[order[i].place], low, high);
     for (size_t i = parent->child; i != NONE; i = p->marks[i].next) {
         mark *m = &p->marks[i];
         if (m->low != NONE) continue;
-        bool forward = !m->end && m->item->kind == KEPT_OPENING;
+        bool forward = !m->end && m->item->from.kind == KEPT_OPENING;
         size_t slot = least(most(find_beside(p, m->first, m->last, forward).slot, low), high), side = taken_before(s, slot, false);
         if (side && slot < s->taken[side - 1].end) slot = forward ? s->taken[side - 1].begin : s->taken[side - 1].end;
-        if (!m->end && !m->item->stands_alone) slot = last = most(slot, last); /* its other half may be in another part */
+        if (!m->end && !m->item->from.stands_alone) slot = last = most(slot, last); /* its other half may be in another part */
         m->low = m->high = slot;
     }
 }
@@ -620,32 +603,32 @@ static bool insert_marks(placer *p) {
     size_t count = p->mark_count, depth = 0, done = 0;
     settling s = {malloc(count * sizeof *s.taken), 0, malloc((count + 1) * sizeof(size_t)), malloc((count + 1) * sizeof(size_t)),
                   malloc((count + 1) * sizeof(size_t)), malloc((count + 1) * sizeof(size_t))};
-    ranked *order = malloc(count * sizeof *order), *todo = malloc((2 * count + 1) * sizeof *todo);
+    keyed *order = malloc(count * sizeof *order), *todo = malloc((2 * count + 1) * sizeof *todo);
     pieces new = {0};
     bool fine = s.taken && s.sides && s.lows && s.highs && s.order && order && todo &&
                 grown(&new.all, sizeof *new.all, &new.room, p->to->count + 2 * count + 1);
     for (size_t i = 0; fine && i < count; i++)
         if (p->marks[i].child != NONE) settle(p, &s, order, &p->marks[i]);
-    if (fine) todo[depth++] = (ranked){0, 0};
+    if (fine) todo[depth++] = (keyed){0, 0};
     while (depth) {
-        ranked one = todo[--depth]; /* key 1: the end of the mark */
-        const mark *m = &p->marks[one.mark];
-        if (one.mark) {
+        keyed one = todo[--depth]; /* key 1: the end of the mark */
+        const mark *m = &p->marks[one.place];
+        if (one.place) {
             const kept *item = one.key ? m->end : m->item;
             size_t slot = one.key ? m->high : m->low;
             bool is_opening = !one.key && is_before_word(m);
             for (; done < slot; done++) new.all[new.count++] = p->to->all[done];
             piece *following = slot < p->to->count ? &p->to->all[slot] : NULL;
             new.all[new.count++] = new_piece(item, NONE, is_opening && following ? following->gap : item->before);
-            if (following && (is_opening || item->stands_alone)) following->gap = item->after;
+            if (following && (is_opening || item->from.stands_alone)) following->gap = item->after;
         }
         if (one.key) continue;
-        if (m->end) todo[depth++] = (ranked){1, one.mark};
+        if (m->end) todo[depth++] = (keyed){1, one.place};
         size_t children = 0; /* where two begin, what belongs to the word before comes first */
         for (size_t i = m->child; i != NONE; i = p->marks[i].next)
-            order[children++] = (ranked){4 * p->marks[i].low + 2u * (p->marks[i].low < p->marks[i].high) + is_before_word(&p->marks[i]), i};
-        sort_ranked(order, children);
-        while (children) todo[depth++] = (ranked){0, order[--children].mark};
+            order[children++] = (keyed){4 * p->marks[i].low + 2u * (p->marks[i].low < p->marks[i].high) + is_before_word(&p->marks[i]), i};
+        sort_keyed(order, children);
+        while (children) todo[depth++] = (keyed){0, order[--children].place};
     }
     for (; fine && done < p->to->count; done++) new.all[new.count++] = p->to->all[done];
     free(s.taken), free(s.sides), free(s.lows), free(s.highs), free(s.order);
@@ -849,7 +832,7 @@ bool align_part(const kept_line *k, text line, const stretches *words, const pie
     for (size_t i = 0; fine && i < p->unit_count + p->count; i++) { /* of units, and of what was kept, in the line */
         const kept *item = i < p->unit_count ? NULL : p->all[i - p->unit_count].item;
         stretch at = NOWHERE;
-        if (item) at = (stretch){(size_t)(item->origin.begin - line.begin), (size_t)(item->origin.end - line.begin)};
+        if (item) at = (stretch){(size_t)(item->from.at.begin - line.begin), (size_t)(item->from.at.end - line.begin)};
         else if (i < p->unit_count) at = p->units[i];
         if (i < p->unit_count && k) at = (stretch){k->origins[at.begin], k->origins[at.begin] + (at.end > at.begin)};
         places[i] = place_of(at, words->all, words->count);

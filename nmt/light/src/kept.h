@@ -4,6 +4,7 @@
 #ifndef NMT_KEPT_H
 #define NMT_KEPT_H
 
+#include "glossary.h"
 #include "placeholders.h"
 
 typedef struct {
@@ -11,10 +12,8 @@ typedef struct {
 } stretch;
 
 typedef struct {
-    text own; /* what must be in the translation */
-    kept_kind kind;
-    bool stands_alone;
-    text origin;        /* the stretch of the line */
+    text own;           /* what must be in the translation */
+    placeholder from;   /* what it is in the line; a term likewise */
     stretch read;       /* what represents it in what the model reads; empty for a mark */
     text before, after; /* the white space around it in the line */
     size_t partner;     /* of a mark that others end or begin: its place among all that is kept; else SIZE_MAX */
@@ -37,8 +36,8 @@ typedef enum { KEEPS, KEEPS_NOTHING, NO_STAND_IN, NO_MEMORY } keeping;
 /* Whether a text has letters or digits. */
 bool has_letters(text);
 
-/* Prepares a line; with `spaced` the tokenizer knows words by the spaces around them alone. */
-keeping keep_line(kept_line *, text line, bool spaced);
+/* Prepares a line, whose terms are those of a glossary; null: none. */
+keeping keep_line(kept_line *, text line, bool placeholders, const nmt_glossary *);
 void kept_clear(kept_line *);
 
 /* Where a token is in a text; NOWHERE one that is not in it. */

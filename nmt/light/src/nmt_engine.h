@@ -18,6 +18,7 @@
 
 typedef struct nmt_model nmt_model;
 typedef struct nmt_results nmt_results;
+typedef struct nmt_glossary nmt_glossary;
 
 /* What a search does; begin with `nmt_defaults`. */
 typedef struct {
@@ -49,6 +50,8 @@ typedef struct {
     int32_t replace_unknown;   /* words in the translation by the source words that they attend to most */
     int32_t entropies;         /* whether those of the tokens' distributions are computed */
 
+    const nmt_glossary *glossary; /* terms that are translated in one way; null: none */
+
     /* Read before each step, unless null: another thread ends the call by a value other than 0. */
     const volatile int32_t *stop;
 } nmt_options;
@@ -76,7 +79,15 @@ NMT_API void nmt_options_begin(const nmt_model *, nmt_options *);
 NMT_API const char *nmt_option_name(int32_t i);
 NMT_API double nmt_option(const nmt_options *, const char *name);
 NMT_API int32_t nmt_set_option(nmt_options *, const char *name, double value, char *problem, size_t room);
+NMT_API void nmt_set_glossary(nmt_options *, const nmt_glossary *);
 NMT_API void nmt_set_stop(nmt_options *, const volatile int32_t *stop);
+
+/* A glossary for lines that this model, which stays open, translates: of lines of a term, a tab and its translation; blank
+   ones and those that begin with # are left out. A term in small letters is found in any case, another one as it is spelled.
+   A problem may begin with the number of a line, from 1: "line 3: ". Any number of calls use it at once, and its results
+   without it. */
+NMT_API nmt_glossary *nmt_glossary_open(const nmt_model *, const char *lines, size_t size, char *problem, size_t room);
+NMT_API void nmt_glossary_close(nmt_glossary *);
 
 /* The name of the instruction set that it computes with. */
 NMT_API const char *nmt_kernels(const nmt_model *);
@@ -120,10 +131,9 @@ NMT_API nmt_results *nmt_score_pairs(nmt_model *, const char *const *sources, co
 NMT_API nmt_results *nmt_cut(nmt_model *, const char *const *lines, const size_t *sizes, size_t count,
                              const nmt_options *, char *problem, size_t room);
 
-/* The same of sentences in ids, without their end symbols, in any language. `requests` may be null; their texts are not read. */
-NMT_API nmt_results *nmt_translate_ids(nmt_model *, const int32_t *const *ids, const size_t *lengths,
-                                       const nmt_request *requests, size_t count, const nmt_options *, char *problem,
-                                       size_t room);
+/* The same of sentences in ids, without their end symbols, in any language. */
+NMT_API nmt_results *nmt_translate_ids(nmt_model *, const int32_t *const *ids, const size_t *lengths, size_t count,
+                                       const nmt_options *, char *problem, size_t room);
 
 NMT_API void nmt_free(nmt_results *);
 
@@ -184,9 +194,6 @@ NMT_API size_t nmt_several(const char *text, size_t size, const char *language);
    language has spaces between sentences. */
 NMT_API int32_t nmt_splits(double share);
 NMT_API int32_t nmt_is_spaced(const char *language);
-
-/* The SentencePiece model of the source or the target vocabulary. */
-NMT_API const void *nmt_subwords(const nmt_model *, int32_t target, size_t *size);
 
 /* The piece of a token of the source or the target vocabulary, which does not end with a 0; null if there is none. */
 NMT_API const char *nmt_piece(const nmt_model *, int32_t target, int32_t id, size_t *size);

@@ -811,6 +811,13 @@ static int64_t read_text(const subwords *model, const char *text, size_t size, c
     return count < 0 ? -1 : (int64_t)(used - *begin);
 }
 
+int64_t subwords_read(const subwords *model, const char *text, size_t size, char **to, size_t *room) {
+    size_t begin = 0;
+    const int64_t count = read_text(model, text, size, to, room, &begin, NULL);
+    if (count > 0) memmove(*to, *to + begin, (size_t)count);
+    return count;
+}
+
 /* `part`: whether the text is part of a line, `inside` it or at its beginning. */
 static int64_t encode_marked(const subwords *model, const char *text, size_t size, bool part, bool inside, int32_t **ids,
                              size_t *room, token_span **spans, size_t *span_room) {

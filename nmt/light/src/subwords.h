@@ -27,6 +27,9 @@ int64_t subwords_encode(const subwords *, const char *text, size_t size, int32_t
    there how words are written. */
 int64_t subwords_encode_part(const subwords *, const char *text, size_t size, bool inside, int32_t **ids, size_t *room);
 
+/* A text as it is read, normalised, without the spaces at its ends; grown and returned as ids are. */
+int64_t subwords_read(const subwords *, const char *text, size_t size, char **to, size_t *room);
+
 /* A text as the pieces spell it that are no case marks: with a model that has some in small letters. As
    `subwords_decode`. */
 int64_t subwords_spelled(const subwords *, const char *text, size_t size, char **to, size_t *room);

@@ -24,6 +24,14 @@ static inline bool grown(void *items, size_t size, size_t *room, size_t needed) 
     return true;
 }
 
+typedef struct {
+    uint64_t key;
+    size_t place;
+} keyed;
+
+/* By their keys, then by their places. */
+void sort_keyed(keyed *, size_t count);
+
 enum { FIRST_BYTES = 64 };
 
 /* The content of a regular file in memory of its own, at a multiple of 64 bytes, to be freed: whatever becomes of the

@@ -6,25 +6,36 @@
 #include "system.h"
 #include "unicode_tables.h"
 
-/* Whether a character is in one of the runs of a table, which has the lengths of those without and with it in turn. */
-static bool is_in(uint32_t c, const uint16_t *runs, size_t count) {
-    uint32_t end = 0;
-    for (size_t i = 0; i < count; i++) {
-        end += runs[i];
-        if (c < end) return i & 1;
+uint32_t next_number(const char **at) {
+    uint32_t number = 0;
+    for (int shift = 0;; shift += 5) {
+        const uint32_t digit = (uint32_t)(**at - 40 - (**at > 92));
+        ++*at, number |= (digit & 31) << shift;
+        if (digit < 32) return number;
     }
+}
+
+size_t utf8_of(uint32_t c, char *to) {
+    const int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    static const uint8_t LEADS[] = {0, 0xc0, 0xe0, 0xf0};
+    to[0] = (char)(LEADS[more] | c >> 6 * more);
+    for (int i = 1; i <= more; i++) to[i] = (char)(0x80 | (c >> 6 * (more - i) & 63));
+    return (size_t)more + 1;
+}
+
+/* Whether a character is in one of the runs of a table, which has the lengths of those without and with it in turn. */
+static bool is_in(uint32_t c, const char *runs) {
+    bool is_run = false;
+    for (uint32_t end = 0; *runs; is_run = !is_run)
+        if (c < (end += next_number(&runs))) return is_run;
     return false;
 }
 
-bool is_alphanumeric(uint32_t c) { return is_in(c, ALPHANUMERIC, sizeof ALPHANUMERIC / sizeof *ALPHANUMERIC); }
-
-bool is_mark(uint32_t c) { return c >= 0x300 && is_in(c, MARKS, sizeof MARKS / sizeof *MARKS); }
-
-bool is_opening(uint32_t c) { return is_in(c, OPENING, sizeof OPENING / sizeof *OPENING); }
-
-bool is_closing(uint32_t c) { return is_in(c, CLOSING, sizeof CLOSING / sizeof *CLOSING); }
-
-bool is_dash(uint32_t c) { return is_in(c, DASHES, sizeof DASHES / sizeof *DASHES); }
+bool is_alphanumeric(uint32_t c) { return is_in(c, ALPHANUMERIC); }
+bool is_mark(uint32_t c) { return c >= 0x300 && is_in(c, MARKS); }
+bool is_opening(uint32_t c) { return is_in(c, OPENING); }
+bool is_closing(uint32_t c) { return is_in(c, CLOSING); }
+bool is_dash(uint32_t c) { return is_in(c, DASHES); }
 
 bool is_unspaced(uint32_t c) {
     static const uint32_t RANGES[][2] = {
@@ -111,8 +122,8 @@ static int compare(text a, text b) {
     return found ? found : (m > n) - (m < n);
 }
 
-/* By their bytes, then by their numbers: neighbouring runs are merged, which grow twice as long. */
-static bool sort_spelled(spelled *s) {
+/* Neighbouring runs are merged, which grow twice as long. */
+bool spelled_sort(spelled *s) {
     size_t count = (size_t)s->size;
     int32_t *from = malloc(count * sizeof *from), *to = s->sorted;
     if (!from) return false;
@@ -162,7 +173,7 @@ static bool spell(const subwords *model, spelled *s, bool single) {
         if (fine) s->begins[i + 1] = (uint32_t)used, s->letters[i] = letters_of(spelled_by(s, i));
     }
     free(own);
-    return fine && sort_spelled(s);
+    return fine && spelled_sort(s);
 }
 
 vocabulary *vocabulary_of(const subwords *model) {
@@ -185,14 +196,11 @@ vocabulary *vocabulary_of(const subwords *model) {
     return v;
 }
 
+void spelled_clear(spelled *s) { free(s->bytes), free(s->begins), free(s->sorted), free(s->letters); }
+
 void vocabulary_close(vocabulary *v) {
     if (!v) return;
-    for (spelled *s = &v->as_is; s; s = s == &v->as_is ? &v->single : NULL) {
-        free(s->bytes);
-        free(s->begins);
-        free(s->sorted);
-        free(s->letters);
-    }
+    spelled_clear(&v->as_is), spelled_clear(&v->single);
     free(v->begins_word);
     free(v);
 }

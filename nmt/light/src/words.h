@@ -5,6 +5,7 @@
 #define NMT_WORDS_H
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "subwords.h"
 
@@ -26,6 +27,16 @@ bool is_unspaced(uint32_t);
 
 /* The character that ends where a text ends; 0 for an empty one, 0xfffd where it is cut. */
 uint32_t last_of(text);
+
+/* Writes a character in UTF-8, of at most 4 bytes, and returns how many it has. */
+size_t utf8_of(uint32_t, char *to);
+
+/* The next number of a table of text (scripts/unicode_tables). */
+uint32_t next_number(const char **at);
+
+static inline bool same_text(text a, text b) {
+    return a.end - a.begin == b.end - b.begin && (a.begin == a.end || !memcmp(a.begin, b.begin, (size_t)(a.end - a.begin)));
+}
 
 /* Behind the white space with which a text begins; the text without that at both of its ends. */
 const char *after_spaces(text);
@@ -51,6 +62,10 @@ static inline uint64_t letters_of(text t) {
     for (; t.begin < t.end; t.begin++) bits |= (uint64_t)1 << (*t.begin & 63);
     return bits;
 }
+
+/* Fills `sorted`: by their bytes, then by their numbers. False where memory ends. */
+bool spelled_sort(spelled *);
+void spelled_clear(spelled *);
 
 static inline text spelled_by(const spelled *s, int32_t token) {
     return (text){s->bytes + s->begins[token], s->bytes + s->begins[token + 1]};

@@ -40,6 +40,7 @@ const NMT = (() => {
       if (!place) throw new Error("not enough memory for the model");
       new Uint8Array(c.memory.buffer, place, model.length).set(model);
       this.problem = c.malloc(ROOM);
+      this.glossary = 0; // in use, and its lines
       this.size = c.malloc(4);
       this.options = c.malloc(c.nmt_options_size());
       this.request = c.malloc(8 * ASKED.length); // of each text its address and its size
@@ -57,20 +58,20 @@ const NMT = (() => {
 
     /* What becomes of a line. Options are those that docs/decoding_options.md has for engine.js, `attention` and `entropies`,
        by these names; true, false and "none" are 1, 0 and 0 (but options in WORDS have words); `forbidden` is a phrase or a
-       list of phrases, `search_options` an object. `n_best` are the translations, best first, `source` and `target` the
+       list of phrases, `search_options` an object, `glossary` an object of terms and their translations, or the text of a file. `n_best` are the translations, best first, `source` and `target` the
        pieces of the best, `ids` those of the target, `entropies` those of their distributions, `attention` a row for each
        target piece, over the source pieces, and `begins` for each target piece the place of the first source piece of the
        sentence, or part, that it belongs to. */
     translate(line, options = {}) {
-      const { c } = this, { prefix = "", forbidden = [], ...others } = options;
+      const { c } = this, { prefix = "", forbidden = [], glossary = "none", ...others } = options;
       const { attention, entropies } = this.choose({ attention: 1, ...others });
+      this.useGlossary(glossary);
       const phrases = [forbidden].flat();
       if (!phrases.every((phrase) => phrase.trim())) throw new Error("forbidden: a phrase is empty");
       const texts = { text: oneLine(line), prefix: oneLine(prefix), forbidden: phrases.flatMap(spelled).join("\n") };
       const places = ASKED.map((name, i) => {
-        const bytes = new TextEncoder().encode(texts[name]), place = c.malloc(bytes.length + 1);
-        new Uint8Array(c.memory.buffer, place, bytes.length).set(bytes);
-        [place, bytes.length].forEach((number, k) => this.view().setUint32(this.request + 8 * i + 4 * k, number, true));
+        const [place, size] = this.copied(texts[name]);
+        [place, size].forEach((number, k) => this.view().setUint32(this.request + 8 * i + 4 * k, number, true));
         return place;
       });
       const found = c.nmt_translate_requests(this.model, this.request, 1, this.options, this.problem, ROOM);
@@ -83,10 +84,28 @@ const NMT = (() => {
       }
     }
 
+    /* Has the terms of a glossary found; that of the last call is kept. */
+    useGlossary(terms) {
+      const { c } = this, columns = (term, target) => ` ${oneLine(term).replace(/\t/g, " ")}\t${oneLine(target).replace(/\t/g, " ")}`;
+      const lines = typeof terms === "string" ? terms : Object.entries(terms).map((pair) => columns(...pair)).join("\n");
+      if (lines === "none" || lines !== this.lines) {
+        c.nmt_glossary_close(this.glossary);
+        [this.glossary, this.lines] = [0, undefined];
+      }
+      if (lines !== "none" && !this.glossary) {
+        const [place, size] = this.copied(lines);
+        this.glossary = c.nmt_glossary_open(this.model, place, size, this.problem, ROOM);
+        c.free(place);
+        if (!this.glossary) throw new Error(`glossary: ${this.said()}`);
+        this.lines = lines;
+      }
+      c.nmt_set_glossary(this.options, this.glossary);
+    }
+
     /* Sets the options; an Error names one that there is not, or whose value is not allowed. */
     choose({ search = "auto", search_options = {}, ...given }) {
       const { c } = this, options = { ...SEARCHES[search], ...given, ...search_options };
-      const allowed = ["search", "search_options", ...this.names.keys()].filter((name) => !INNER.includes(name));
+      const allowed = ["search", "search_options", "glossary", ...this.names.keys()].filter((name) => !INNER.includes(name));
       for (const name of Object.keys(given))
         if (!allowed.includes(name)) throw new Error(`${name}: is not an option of the engine in a browser. Allowed: ${allowed.join(", ")}.`);
       for (const name of Object.keys(search_options))
@@ -130,6 +149,13 @@ const NMT = (() => {
       }
       for (const row of result.attention) while (row.length < result.source.length) row.push(0);
       return result;
+    }
+
+    /* The place and the size of a text in the engine's memory, to be freed. */
+    copied(text) {
+      const bytes = new TextEncoder().encode(text), place = this.c.malloc(bytes.length + 1);
+      new Uint8Array(this.c.memory.buffer, place, bytes.length).set(bytes);
+      return [place, bytes.length];
     }
 
     /* Memory moves when it grows, so that views last for a call only. */
