@@ -176,8 +176,8 @@ class Translator(NotCopied):
         return [collected(self._model, found, place, line, details) for place, line in enumerate(lines)]
 
     def glossary(self, terms: Path | Mapping[str, str]) -> Glossary:
-        """For the option `glossary` of any number of calls: terms with their translations, or a file of lines of a term,
-        a tab and its translation.
+        """For the option `glossary` of any number of calls: terms with their translations, or a file of lines of a
+        term, a tab and its translation.
 
         Raises DataError naming file and line for what is not such a file, EngineError for what is no term.
         """

@@ -74,7 +74,9 @@ static inline void look(const nmt_results *r, size_t lines) {
         for (size_t i = 0; i < nmt_count(r, line); i++) {
             const char *text = nmt_text(r, line, i, &size);
             if (memchr(text, '\n', size) || memchr(text, '\r', size)) abort();
-            sum += nmt_score(r, line, i) + (float)nmt_flags(r, line);
+            sum += nmt_score(r, line, i) + (float)nmt_flags(r, line) + (float)nmt_unknown(r, line);
+            const int32_t *pairs = nmt_alignment(r, line, i, &size);
+            for (size_t k = 0; pairs && k < 2 * size; k++) sum += (float)pairs[k];
             for (size_t part = 0; part < nmt_parts(r, line); part++) {
                 size_t count, length;
                 const int32_t *ids = nmt_ids(r, line, i, part, &count);
@@ -93,12 +95,18 @@ static inline nmt_options small_options(const nmt_model *m, int32_t beam) {
     return o;
 }
 
-/* Translates greedily and by a beam. Null, or what was said in a line. */
+static const char TERMS[] = "\u4e00\u4e01\t{x} Z\n\u4e02\tb\n\u00e9A\tc\n";
+
+/* Translates greedily and by a beam, which keeps placeholders and terms. Null, or what was said in a line. */
 static inline const char *use(nmt_model *m, const char *const *texts, const size_t *sizes, size_t lines,
                               char *problem) {
     for (int32_t beam = 1; beam <= 3; beam += 2) {
         nmt_options o = small_options(m, beam);
+        nmt_glossary *g = beam > 1 ? nmt_glossary_open(m, TERMS, sizeof TERMS - 1, problem, ROOM) : NULL;
+        if (beam > 1 && !g) return problem;
+        o.placeholders = o.capitals = beam > 1, o.glossary = g;
         nmt_results *r = nmt_translate(m, texts, sizes, lines, &o, problem, ROOM);
+        nmt_glossary_close(g);
         if (!r) return problem;
         look(r, lines);
         nmt_free(r);

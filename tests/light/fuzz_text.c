@@ -1,6 +1,6 @@
 /* libFuzzer: any bytes as text, for valid models. The first byte chooses a model of NMT_FUZZ_MODELS (paths with colons
    between them), the second what is done: split and joined again, once or many times over, or translated; as a whole or
-   in parts. */
+   in parts, with placeholders and terms or without. */
 
 #define _POSIX_C_SOURCE 200809L
 
@@ -14,6 +14,7 @@ enum { MODELS = 8, LONGEST = 1 << 11, TRANSLATED = 60, PATH = 4096 };
 
 static nmt_model *models[MODELS];
 static subwords *pieces[MODELS];
+static nmt_glossary *glossaries[MODELS];
 static size_t model_count;
 
 static subwords *pieces_of(content file) {
@@ -38,6 +39,7 @@ int LLVMFuzzerInitialize(int *count, char ***arguments) {
         models[model_count] = nmt_open_memory(file.bytes, file.size, "plain", problem, ROOM);
         pieces[model_count] = pieces_of(file);
         if (!models[model_count] || !pieces[model_count]) abort();
+        glossaries[model_count] = nmt_glossary_open(models[model_count], TERMS, sizeof TERMS - 1, problem, ROOM);
         at += size + (at[size] == ':');
     }
     if (!model_count) abort();
@@ -88,7 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         const char *text = (const char *)data;
         nmt_options o = small_options(models[which], options & 2 ? 3 : 1);
-        o.split_long = options >> 2, o.threads = 1;
+        o.split_long = (int32_t)(options >> 3), o.threads = 1;
+        if (options & 4) o.placeholders = o.capitals = 1, o.glossary = glossaries[which];
         nmt_results *r = nmt_translate(models[which], &text, &size, 1, &o, problem, ROOM);
         if (!r) abort();
         look(r, 1);

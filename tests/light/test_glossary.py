@@ -13,8 +13,8 @@ import pytest
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.errors import DataError
 from nmt.kept_text.lines import load_glossary
-from tests.light.subwords_library import SOURCE, compiled
 from tests.light.subword_models import trained
+from tests.light.subwords_library import SOURCE, compiled
 
 LETTERS = [
     *"abiIsSnN-'._ 12",

@@ -13,11 +13,13 @@ from tests.compiled import needed_engine
 from tests.interop.engine_models import TRANSFORMER, content_of, make_model, section
 from tests.light.engine_driver import DRIVER, SANITIZED, WRAPPED, driver, linked, run_driver
 from tests.light.engine_files import pieces
+from tests.light.odd_placeholders import odd_lines as kept_lines
 from tests.light.subword_models import odd_lines
 from tests.light.subwords_library import skip_without
 
 ADDRESS: Final = (*SANITIZED, "-fsanitize=address,undefined")
-TEXT: Final = "一丁丂 七丄丅丆 万丈三上下. 丌不与丏丐\n丑丒专 ".encode() * 40 + b" ".join(odd_lines(60, seed=3))
+TEXT = "一丁丂 七丄丅丆 万丈三上下. 丌不与丏丐\n丑丒专 ".encode() * 40 + b" ".join(odd_lines(60, seed=3))
+TEXT += " ".join(kept_lines(60, seed=5)).encode()
 SHORTLIST: Final = Shortlist(
     frequent=torch.tensor([3, 4, 5]),
     partners=torch.tensor([7, 9, 11, 12]),

@@ -98,11 +98,13 @@ def test_the_same_in_node_as_by_the_native_engine(page: Path, tmp_path: Path, be
 def test_options_of_the_browser_by_their_names(page: Path, tmp_path: Path) -> None:
     seen = in_node(page, tmp_path, beam=4)
     lacking, threads, wrong, half, search, seed, inner = seen["problems"]
-    allowed = "Allowed: search, search_options, beam_size, n_best, max_length_offset, max_length_factor, "
-    allowed += "length_penalty, length_normalization, shortlist, scores, attention, split, split_long, repeat_penalty, "
-    allowed += "min_length, no_repeat_ngram, coverage_penalty, target_language, entropies."
+    allowed = "Allowed: search, search_options, glossary, beam_size, n_best, max_length_offset, max_length_factor, "
+    allowed += "length_penalty, length_normalization, shortlist, scores, attention, split, capitals, split_long, repeat_penalty, "
+    allowed += (
+        "min_length, no_repeat_ngram, coverage_penalty, target_language, placeholders, replace_unknown, entropies."
+    )
     what = "is not an option of the engine in a browser"
-    assert lacking == f"glossary: {what}. {allowed}"
+    assert lacking == f"glossry: {what}. {allowed}"
     assert threads.startswith("threads: is not an option")
     assert (wrong, half) == ("repeat_penalty must be 0.01 to 10", "n_best must be 1 to 1000")
     assert search == "search: mbr is not known. Allowed: auto, beam, greedy, sample."
@@ -116,6 +118,11 @@ def test_options_of_the_browser_by_their_names(page: Path, tmp_path: Path) -> No
     assert [one["text"] for one in seen["samples"]["n_best"]] == [drawn.text(0, i) for i in range(3)]
     entropies = [value for part in range(len(drawn.sources(0))) for value in drawn.entropies(0, 0, part)]
     assert seen["samples"]["entropies"] == pytest.approx(entropies, abs=1e-4)
+    keeps = engine.defaults()._replace(
+        placeholders=1, replace_unknown=1, glossary=engine.glossary("\u4e02\tA b".encode())
+    )
+    kept = engine.translate(["\u4e01 {x} \u4e02 Z".encode()], keeps).text(0, 0)
+    assert seen["kept"] == kept and "{x}" in kept and "A b" in kept
     chosen = engine.defaults()._replace(
         beam_size=max(3, engine.defaults().beam_size), n_best=3, repeat_penalty=1.5, split_long=0, shortlist=0
     )

@@ -42,16 +42,16 @@ const door = (() => {
     }
     const own = engine.defaults.beam_size, beam = own > 1 ? own : 5;
     const searches = [["greedy, fastest", "greedy"], [`beam ${beam}`, ""]];
-    return { from: engine.card.source_language, to: engine.card.target_language, most: 5, searches: own > 1 ? searches.reverse() : searches, languages: [...engine.languages.keys()] };
+    return { from: engine.card.source_language, to: engine.card.target_language, most: 5, searches: own > 1 ? searches.reverse() : searches, languages: [...engine.languages.keys()], keeps: true };
   }
 
   /* A line at a time: the page answers keys in between, and a newer text ends it. */
-  async function translate(lines, { split, search, target_language, n_best = 1 }, signal) {
+  async function translate(lines, { split, search, target_language, n_best = 1, placeholders = false, glossary = "none" }, signal) {
     const own = engine.defaults.beam_size, beam = search === "greedy" ? 1 : Math.max(own > 1 ? own : 5, n_best), found = [];
     for (const line of lines) {
       if (found.length) await new Promise((go) => setTimeout(go));
       signal?.throwIfAborted();
-      const result = engine.translate(line, { split, n_best, beam_size: beam, scores: false, ...(target_language && { target_language }) });
+      const result = engine.translate(line, { split, n_best, beam_size: beam, scores: false, placeholders, glossary, ...(target_language && { target_language }) });
       const notes = { no_finite_translation: !result.finite, length_limit: result.cut, split: result.parts > result.sentences, several_sentences: result.several, capitals: result.capitals };
       found.push({
         text: result.text, n_best: result.n_best, tokens: result.target, source_tokens: result.source, attention: result.attention, begins: result.begins,
