@@ -21,7 +21,7 @@ function told(values, size, Kind) {
 const text = (letters, size) => told(new TextEncoder().encode(letters), size, Uint8Array);
 const c = {
   memory, malloc, free: () => {}, aligned_alloc: (_, size) => malloc(size), _initialize: () => {},
-  nmt_options_size: () => 8, nmt_open_memory: () => 1, nmt_options_begin: () => {},
+  nmt_options_size: () => 8, nmt_open_memory: () => 1, nmt_options_begin: () => {}, nmt_glossary_close: () => {}, nmt_set_glossary: () => {},
   nmt_option_name: (i) => (i < 2 ? kept([...new TextEncoder().encode(["attention", "n_best"][i]), 0], Uint8Array) : 0),
   nmt_option: () => 1, nmt_set_option: () => 1, nmt_card: (_, i, size) => text("{}", size),
   nmt_translate_requests: (_, request) => {

@@ -148,6 +148,21 @@ def test_a_file_of_constraints_has_an_object_for_each_line(run: Any, engine: Pat
     assert code == 1 and f"{file}, line 1: prefix: is also given in {prefixes}, line 1; give one of the" in err
 
 
+def test_a_glossary_is_a_file(run: Any, engine: Path, model: Path, tmp_path: Path) -> None:
+    terms, text = tmp_path / "terms.tsv", f"{ONE} <b>{TWO}</b>\n".encode()
+    terms.write_text(f"{ONE}\tA b\n")
+    code, out, _ = run(text, "--glossary", terms, "--placeholders")
+    with Translator(model, library=engine) as translator:
+        (wanted,) = translator.texts([text.decode().strip()], glossary=terms, placeholders=True)
+    assert (code, out) == (0, f"{wanted}\n") and "A b" in out and "<b>" in out
+    code, _, err = run(text, "--glossary", terms, "-o", terms)
+    assert code and f"{terms}" in err and terms.read_text() == f"{ONE}\tA b\n"
+    terms.write_text("a\n")
+    code, _, err = run(text, "--glossary", terms)
+    assert (code, err) == (1, f"nmt-light: {terms}, line 1: 'a' is not a term, a tab and its translation\n")
+    assert run(text, "--glossary", "none")[0] == 0
+
+
 def test_samples_and_entropies(run: Any, engine: Path, model: Path) -> None:
     text = f"{ONE}\n{TWO} {ONE}\n".encode()
     given = ("--search", "sample", "--n-best", 5, "--search-option", "seed=4", "--search-option", "top_p=0.9")

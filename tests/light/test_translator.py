@@ -91,6 +91,44 @@ def test_without_scores_there_are_the_same_tokens(translator: Translator) -> Non
     assert translator.translate(LINES[0], scores=False, **greedy).tokens
 
 
+def test_a_glossary_is_terms_a_file_or_one_that_was_opened(translator: Translator, tmp_path: Path) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_bytes(b"\xef\xbb\xbf# a file\r\n\xe4\xb8\x81\tA b\r\n")
+    opened = translator.glossary({"\u4e01": "A  b"})
+    for glossary in (opened, {"\u4e01": "A b"}, path, str(path)):
+        found = translator.translate(LINES, glossary=glossary, details=["alignment"])
+        assert found[0].text.split().count("A") == 1 and found[0].alignment
+        assert found[1:] == translator.translate(LINES[1:], details=["alignment"])
+    assert translator.translate(LINES, glossary="none") == translator.translate(LINES)
+    with pytest.raises(NmtError, match="a Glossary cannot be copied"):
+        copy.copy(opened)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"a\tb\nc\n", "terms.tsv, line 2: 'c' is not a term, a tab and its translation"),
+        (b"a\tb\n\xff\n", "terms.tsv, line 2: .*not UTF-8"),
+        (b"# a\n", "terms.tsv: the glossary is empty"),
+        (None, "terms.tsv: no such file"),
+        ({}, "^glossary: has no term"),
+        ({"a": " "}, "^glossary: 'a': the term or its translation is empty"),
+        ({"a": 1}, "^glossary: the translation of 'a' must be a string, not int"),
+        ({"e\u0301": "b", "\u00e9": "c"}, "^glossary, line 2: '\u00e9' has two translations, 'b' and 'c'"),
+        (5, "^glossary must be terms with their translations or a file, not int"),
+    ],
+)
+def test_what_can_be_no_glossary_is_one_line(
+    translator: Translator, tmp_path: Path, content: Any, problem: str
+) -> None:
+    given = tmp_path / "terms.tsv" if content is None or isinstance(content, bytes) else content
+    if isinstance(content, bytes):
+        given.write_bytes(content)
+    with pytest.raises(NmtError, match=problem) as caught:
+        translator.translate(LINES, glossary=given)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_line_separator_in_a_translation_ends_no_text(engine: Path, tmp_path: Path) -> None:
     """Only a line feed does, as everywhere else."""
     own = make_model(section())

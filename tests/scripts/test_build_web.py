@@ -99,10 +99,9 @@ def test_options_of_the_browser_by_their_names(page: Path, tmp_path: Path) -> No
     seen = in_node(page, tmp_path, beam=4)
     lacking, threads, wrong, half, search, seed, inner = seen["problems"]
     allowed = "Allowed: search, search_options, glossary, beam_size, n_best, max_length_offset, max_length_factor, "
-    allowed += "length_penalty, length_normalization, shortlist, scores, attention, split, capitals, split_long, repeat_penalty, "
-    allowed += (
-        "min_length, no_repeat_ngram, coverage_penalty, target_language, placeholders, replace_unknown, entropies."
-    )
+    allowed += "length_penalty, length_normalization, shortlist, scores, attention, split, capitals, split_long, "
+    allowed += "repeat_penalty, min_length, no_repeat_ngram, coverage_penalty, target_language, placeholders, "
+    allowed += "replace_unknown, entropies."
     what = "is not an option of the engine in a browser"
     assert lacking == f"glossry: {what}. {allowed}"
     assert threads.startswith("threads: is not an option")

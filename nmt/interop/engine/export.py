@@ -192,7 +192,7 @@ def settings_of(decoding: DecodingConfig) -> Settings:
     """
     for key, given, allowed in _unusual(decoding):
         raise ConfigError(
-            f"decoding.{key}: {given} is set, which the engine does not have. Allowed in config.yaml: {allowed}."
+            f"decoding.{key}: {given} is set, which a file for the engine does not have. Allowed in config.yaml: {allowed}."
         )
     found = numbers_of(decoding)
     offsets = min(_LARGEST_OFFSET, _LARGEST_SEARCH // found.beam_size)
@@ -250,7 +250,7 @@ def lacking(decoding: DecodingConfig, *, door: str) -> list[Option]:
         option
         for option in OPTIONS.values()
         if option.is_key
-        and door not in option.doors
+        and (door not in option.doors or (door == "light" and option.name == "glossary"))  # of calls, not of a file
         and not (option.only_rounding or option.needs or option.name in ("search_options", _PER_CALL))
         and getattr(decoding, option.name) != option.default
     ]
