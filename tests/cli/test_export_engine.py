@@ -209,10 +209,10 @@ def test_what_the_engine_has_not_is_refused_in_one_line(
         with_decoding(run, **setting)
         assert f"nmt-export: decoding.{wanted}" in refused(capsys, run, "-o", out, code=2)
     with_decoding(run, max_length_offset=9, beam_size=3)
-    with_decoding(run, placeholders=True)
+    with_decoding(run, glossary="terms.tsv")
     line = refused(capsys, run, "-o", out, code=2)
-    wanted = "True is set, which a file for the engine does not have. Allowed in config.yaml: false."
-    assert line == f"nmt-export: decoding.placeholders: {wanted}"
+    wanted = "'terms.tsv' is set, which a file for the engine does not have. Allowed in config.yaml: null."
+    assert line == f"nmt-export: decoding.glossary: {wanted}"
     with_decoding(run, min_length=0)
     assert export.main([str(run), "-o", str(tmp_path / "rounded"), "--precision", "int8"]) == 0
     assert "exported in int8" in refused(capsys, tmp_path / "rounded", "-o", out, code=1)

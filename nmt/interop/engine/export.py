@@ -192,7 +192,8 @@ def settings_of(decoding: DecodingConfig) -> Settings:
     """
     for key, given, allowed in _unusual(decoding):
         raise ConfigError(
-            f"decoding.{key}: {given} is set, which a file for the engine does not have. Allowed in config.yaml: {allowed}."
+            f"decoding.{key}: {given} is set, which a file for the engine does not have. Allowed in config.yaml: "
+            f"{allowed}."
         )
     found = numbers_of(decoding)
     offsets = min(_LARGEST_OFFSET, _LARGEST_SEARCH // found.beam_size)
