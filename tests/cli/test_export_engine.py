@@ -213,7 +213,7 @@ def test_what_the_engine_has_not_is_refused_in_one_line(
     line = refused(capsys, run, "-o", out, code=2)
     wanted = "'terms.tsv' is set, which a file for the engine does not have. Allowed in config.yaml: null."
     assert line == f"nmt-export: decoding.glossary: {wanted}"
-    with_decoding(run, min_length=0)
+    with_decoding(run, min_length=0, glossary=None)
     assert export.main([str(run), "-o", str(tmp_path / "rounded"), "--precision", "int8"]) == 0
     assert "exported in int8" in refused(capsys, tmp_path / "rounded", "-o", out, code=1)
     assert not out.exists()
