@@ -421,7 +421,7 @@ static bool spelled_begin(spelled *s, size_t count) {
     return s->begins && s->sorted;
 }
 
-/* Whether no term has two translations; the first that has is said in `problem`. */
+/* Whether no term has two translations; the first that has is named in `problem`. */
 static bool are_unique(const row *rows, size_t count, char *problem, size_t room) {
     spelled terms = {0};
     size_t bytes = 0, first = 0, bad = NONE, other = 0;
