@@ -174,6 +174,18 @@ class Engine(library.Translator):
             )
             return found
 
+    def _network(self) -> tuple[Any, ...] | None:
+        if len(self._networks) != 1 or self._prepared is None:
+            return None
+        return self._prepared.models[0], self._loaded[0].tokenizer, self._computing, self._decoding
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        with self._turn("search"):
+            assert self._prepared is not None
+            with self._prepared.precision.autocast():
+                yield
+
     def joined(self, lines: Sequence[str]) -> list[str]:
         self._check_usable()
         return [self._loaded[0].tokenizer.joined_target(line) for line in lines]

@@ -200,6 +200,21 @@ class Translator(ABC):
         """
         return self._inspection(_line(source, "source"), None if target is None else _line(target, "target"))
 
+    def live(self, policy: str = "wait_k", **options: Any) -> Any:
+        """A session of live translation, an `nmt.live.session.Session`: `feed(text)` returns what no longer changes of
+        the translation, `end()` the rest.
+
+        `options`: those of the policy (`wait` of `wait_k`, `agree` of `local_agreement`, `unread` of `alignatt`), and
+        those of `translate`. Raises ConfigError for what there is not.
+        """
+        from nmt.registry import SESSIONS  # late, as few calls need it
+
+        return SESSIONS.get("text")(self, policy, options, self._network())
+
+    def _network(self) -> tuple[Any, ...] | None:
+        """A model in this process: itself, its tokenizer, what it computes in, and its settings of a search."""
+        return None
+
     @abstractmethod
     def joined(self, lines: Sequence[str]) -> list[str]:
         """Target text in the form of translations, with subwords joined to words if the tokenizer has them."""

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocabulary import EOS
+from nmt.errors import ConfigError
+from nmt.live.encoding import Listener
 from nmt.live.waiting import visible
 from nmt.models.base import DecodingState, Seq2Seq
 from nmt.registry import CELLS
@@ -110,3 +112,21 @@ def test_a_model_is_trained_and_resumed(tmp_path: Path, architecture: str) -> No
         (file,) = (tmp_path / name / "checkpoints").glob("step-6/*.safetensors")
         weights.append(file.read_bytes())
     assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(("name", "cell"), CASES)
+def test_token_by_token_the_encoder_reads_the_same(name: str, cell: str) -> None:
+    model = one_way(name, cell)
+    with torch.inference_mode():
+        listener = Listener(model)
+        for length in range(1, SOURCE.size(1) + 1):
+            listener.read(SOURCE[0, length - 1 : length].tolist())
+            whole = model.start(SOURCE[:1, :length])
+            for own, other in zip(listener.memories, whole.memories, strict=True):
+                for part, wanted in zip(own or (), other or (), strict=True):
+                    if wanted is not None:
+                        torch.testing.assert_close(part, wanted, rtol=1e-4, atol=1e-5)
+            found, _ = model.step(None, listener.state(listener.initial))
+            torch.testing.assert_close(found, model.step(None, whole)[0], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ConfigError, match="encoder_direction: forward"):
+        Listener(make_model(cell))

@@ -1,0 +1,157 @@
+"""Sessions of live translation: what they return, when, and that it stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import nmt
+from nmt.cli import export
+from nmt.data.vocabulary import EOS, PAD
+from nmt.live.waiting import word_begins
+from tests.compiled import needed_engine
+from tests.tiny_training import nmt_train, write_config, write_corpus
+
+SMALL: dict[str, Any] = {
+    "architecture": "transformer",
+    "cell": "lrn",
+    "hidden_size": 512,
+    "embedding_size": 32,
+    "architecture_options": {"heads": 2, "encoder_layers": 1, "decoder_layers": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """A model that reads forward, one that reads both ways, and its file."""
+    needed_engine()
+    folder = tmp_path_factory.mktemp("live")
+    write_corpus(folder)
+    data = {
+        "tokenizer": "sentencepiece",
+        "tokenizer_options": {"vocab_size": 60, "byte_fallback": False},
+        "target_language": "de",
+    }
+    for name, direction in (("forward", "forward"), ("both", "both")):
+        training = {"max_steps": 300, "validate_every": 300}
+        path = write_config(folder, model={**SMALL, "encoder_direction": direction}, data=data, training=training)
+        assert nmt_train(path, "--set", f"run_dir={folder / name}") == 0
+    assert export.main([str(folder / "both"), "-o", str(folder / "m.nmt"), "--precision", "fp32"]) == 0
+    with nmt.load(folder / "forward") as one, nmt.load(folder / "both") as other, nmt.load(folder / "m.nmt") as file:
+        yield {"forward": one, "both": other, "file": file}
+
+
+SOURCE = "ba de fi go ku la me ni bo du. fa ge ki lo mu"
+POLICIES: list[tuple[str, dict[str, Any]]] = [
+    ("wait_k", {"wait": 1}), ("wait_k", {"wait": 3}), ("wait_k", {"wait": 50}),
+    ("local_agreement", {}), ("local_agreement", {"agree": 3, "beam_size": 1}), ("alignatt", {"unread": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["forward", "both", "file"])
+@pytest.mark.parametrize(("policy", "options"), POLICIES)
+def test_what_was_returned_is_the_translation(
+    models: dict[str, Any], model: str, policy: str, options: dict[str, Any]
+) -> None:
+    """In whatever pieces the text comes, and word by word as if it came at once."""
+    found = []
+    for size in (1, 3, 1000):
+        session = models[model].live(policy, **options)
+        parts = [session.feed(SOURCE[at : at + size]) for at in range(0, len(SOURCE), size)]
+        parts.append(session.end())
+        found.append("".join(parts))
+        with pytest.raises(nmt.NmtError, match="has ended"):
+            session.feed("x")
+    assert found[0] == found[1] == found[2] != ""
+    assert not found[0].startswith(" ") and "  " not in found[0]
+    assert len({*found[0].split()}) > 2, "nothing is shown by a model that repeats itself"
+
+
+def waited(translator: Any, source: str, *, wait: int) -> list[str]:
+    """What is written of one sentence after each word and at the end, by encoding everything anew for each token."""
+    model, tokenizer, _, decoding = translator._network()
+    begins, words = word_begins(tokenizer)[1], source.split()
+    ids: list[int] = []
+    texts, begun, sure = [], 0, 0
+    with torch.inference_mode():
+        for count in range(1, len(words) + 2):
+            is_complete = count > len(words)
+            (own,) = tokenizer.encode_source([" ".join(words[:count])])
+            own = [*own, EOS] if is_complete else own
+            allowed = count - wait + 1
+            while is_complete or allowed >= 0:
+                if len(ids) >= len(own) * decoding.max_length_factor + decoding.max_length_offset:
+                    sure = len(ids) if is_complete else sure
+                    break
+                encoded = model.start(torch.tensor([own]))
+                first = model.encode(torch.tensor([tokenizer.encode_source([" ".join(words[:wait])])[0]]))
+                state = encoded._replace(states=first.initial)
+                for token in [None, *ids]:
+                    logits, state = model.step(None if token is None else torch.tensor([token]), state)
+                logits[0, PAD] = -1e9
+                logits[0, EOS] -= 1e9 * (not (is_complete and ids))
+                token = int(logits.argmax())
+                if token == EOS or not ids or begins[token]:
+                    sure = len(ids)
+                    if not is_complete and begun >= allowed:
+                        break
+                    begun += 1
+                if token == EOS:
+                    break
+                ids.append(token)
+            texts.append(tokenizer.decode_target(ids[:sure]))
+    return texts
+
+
+def test_waiting_for_words_of_transformers_is_what_encoding_anew_gives(tmp_path: Path) -> None:
+    """The decoder's first states do not depend on the source there, so that everything can be computed anew."""
+    write_corpus(tmp_path)
+    data = {"tokenizer": "sentencepiece", "tokenizer_options": {"vocab_size": 60, "byte_fallback": False}}
+    model = {**SMALL, "encoder_direction": "forward"}
+    training = {"max_steps": 300, "validate_every": 300, "wait": [1, 3]}
+    path = write_config(tmp_path, model=model, data=data, training=training)
+    assert nmt_train(path) == 0
+    source = "ba de fi go ku la me ni bo du"
+    with nmt.load(tmp_path / "run", precision="fp32") as translator:
+        for wait in (1, 2, 4, 20):
+            session, texts, text = translator.live(wait=wait), [], ""
+            for word in source.split():
+                text += session.feed(f"{word} ")
+                texts.append(text)
+            assert [*texts, text + session.end()] == waited(translator, source, wait=wait)
+            assert wait > 4 or sum(map(bool, texts)) > 3
+            assert wait < 2 or not any(texts[: wait - 1])
+
+
+def test_sentences_are_translated_one_by_one(models: dict[str, Any]) -> None:
+    """By a policy that writes nothing before their ends."""
+    for name in ("both", "file"):
+        session = models[name].live(wait=50)
+        found = [session.feed("Ba de fi. "), session.feed("Go "), session.feed("ku la! "), session.end()]
+        first, second = models[name].translate(["Ba de fi.", "Go ku la!"])
+        assert found == ["", first.text, "", f" {second.text}"]
+
+
+def test_white_space_is_no_word(models: dict[str, Any]) -> None:
+    session = models["forward"].live(wait=1)
+    assert session.feed(" \n\t ") + session.feed("") + session.end() == ""
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "said"),
+    [
+        ("wait-k", {}, "'wait-k' is not a known policy of live translation"),
+        ("wait_k", {"wait": 0}, "wait_k.*wait: must be at least 1, not 0"),
+        ("wait_k", {"beam": 3}, "beam: "),
+        ("local_agreement", {"agree": 1}, "agree: must be at least 2, not 1"),
+        ("alignatt", {"unread": 0}, "unread: must be at least 1, not 0"),
+    ],
+)
+def test_what_there_is_not_is_refused(models: dict[str, Any], policy: str, options: dict[str, Any], said: str) -> None:
+    for translator in models.values():
+        with pytest.raises(nmt.ConfigError, match=said):
+            translator.live(policy, **options)
