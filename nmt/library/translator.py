@@ -205,7 +205,7 @@ class Translator(ABC):
         the translation, `end()` the rest.
 
         `options`: those of the policy (`wait` of `wait_k`, `agree` of `local_agreement`, `unread` of `alignatt`), and
-        those of `translate`. Raises ConfigError for what there is not.
+        those of `translate`. Raises ConfigError for unknown ones.
         """
         from nmt.registry import SESSIONS  # late, as few calls need it
 

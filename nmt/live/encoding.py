@@ -128,7 +128,7 @@ class Listener:
             self.initial = self._model.decoder.unpack_states(self._model.initial_states(last))
 
     def state(self, states: States) -> DecodingState:
-        """What the decoder goes on from, in states of its own."""
+        """What the decoder continues from, in states of its own."""
         return DecodingState(self.memories, states)
 
 

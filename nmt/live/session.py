@@ -41,7 +41,7 @@ class Session:
         self._policy: Policy = kind(translator, options, search=search, network=made)
         self._splitter = splitter_of(translator.source_language if translator.source_language != "?" else "")
         self._joins = " " if self._splitter.is_spaced(translator.target_language) else ""
-        self._waiting = ""  # of a word that may go on
+        self._waiting = ""  # of a word that may continue
         self._sentence = ""
         self._words = 0
         self._told = 0  # characters of the sentence's translation that have been returned
