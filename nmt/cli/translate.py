@@ -77,6 +77,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="file to write: for each input line the word alignment of the best translation in Pharaoh's format, such "
         "as '0-0 1-2' (source word first, counted from 0)",
     )
+    parser.add_argument(
+        "--live",
+        metavar="POLICY[,OPTION=VALUE...]",
+        help="translate text while it arrives, as soon as the translation is sure: wait_k,wait=3; "
+        "local_agreement,agree=2; alignatt,unread=2; a line of output for each line",
+    )
     add_checkpoint(parser)
     add_errors(parser)
     search = parser.add_argument_group("search (defaults: the configuration of the first model)")
@@ -99,6 +105,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def translate(arguments: argparse.Namespace) -> int:
     """Load the model, and translate alone or together with the processes that torchrun started."""
+    if arguments.live is not None:
+        from nmt.registry import PIPES
+
+        return int(PIPES.get("live")(arguments))
     if are_engine_files(arguments.models):
         return _translate(arguments, None)
     keep_more_kernels()

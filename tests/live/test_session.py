@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 import torch
 
 import nmt
-from nmt.cli import export
+from nmt.cli import export, translate
 from nmt.data.vocabulary import EOS, PAD
 from nmt.live.waiting import word_begins
 from tests.compiled import needed_engine
@@ -42,7 +44,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
         assert nmt_train(path, "--set", f"run_dir={folder / name}") == 0
     assert export.main([str(folder / "both"), "-o", str(folder / "m.nmt"), "--precision", "fp32"]) == 0
     with nmt.load(folder / "forward") as one, nmt.load(folder / "both") as other, nmt.load(folder / "m.nmt") as file:
-        yield {"forward": one, "both": other, "file": file}
+        yield {"forward": one, "both": other, "file": file, "folder": folder}
 
 
 SOURCE = "ba de fi go ku la me ni bo du. fa ge ki lo mu"
@@ -152,6 +154,49 @@ def test_white_space_is_no_word(models: dict[str, Any]) -> None:
     ],
 )
 def test_what_there_is_not_is_refused(models: dict[str, Any], policy: str, options: dict[str, Any], said: str) -> None:
-    for translator in models.values():
+    for name in ("forward", "both", "file"):
+        translator = models[name]
         with pytest.raises(nmt.ConfigError, match=said):
             translator.live(policy, **options)
+
+
+def test_a_pipe_gets_words_while_it_sends(models: dict[str, Any]) -> None:
+    """The answer to a word comes before the next word is sent; a part of a character waits; a line for each line."""
+    command = [sys.executable, "-m", "nmt.cli.translate", str(models["folder"] / "forward"), "--live", "wait_k,wait=2"]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, bufsize=0, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        for word in ("ba ", "de ", "fi "):
+            process.stdin.write(word.encode())
+            process.stdin.flush()
+        first = process.stdout.read(1)
+        raw = "go \u00e4 ku\n\nla me\n".encode()
+        for place in range(0, len(raw), 4):
+            process.stdin.write(raw[place : place + 4])
+            process.stdin.flush()
+        rest, err = process.communicate()
+    session = models["forward"].live(wait=2)
+    text = session.feed("ba de fi go \u00e4 ku") + session.end()
+    session = models["forward"].live(wait=2)
+    assert (first + rest).decode().split("\n") == [text, "", session.feed("la me") + session.end(), ""]
+    assert process.returncode == 0 and b"3 lines live by wait_k" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        (["--live", "wait_k,3"], 2, "--live: '3' is not an option of the policy"),
+        (["--live", "wait_k", "--n-best", "2"], 2, "--n-best: does not go together with --live"),
+        (["--live", "wait_k", "-o", "x"], 2, "--output: does not go together with --live"),
+        (["--live", "wait_k", "-i", "missing.txt"], 1, "missing.txt: no such file"),
+        (["--live", "wait_k", "-i", "raw.txt"], 1, "raw.txt: byte 0xff is not UTF-8"),
+    ],
+)
+def test_what_the_command_refuses(
+    models: dict[str, Any], given: list[str], code: int, said: str, capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("raw.txt").write_bytes(b"ba \xff\n")
+    assert translate.main([str(models["folder"] / "forward"), *given]) == code
+    assert said in capfd.readouterr().err
