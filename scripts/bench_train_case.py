@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import nmt.cli  # noqa: F401  (sets variables before torch is imported, as the commands do)
-from nmt.system import keep_large_blocks
+from nmt.system import frozen_objects, keep_large_blocks
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -116,12 +116,13 @@ def measure(config_file: str, run: str, *, warm_up: int, updates: int) -> dict[s
         updater.update(group, step=number)
         return group, time.perf_counter() - started
 
-    for number in range(warm_up):
-        step(number)
-    parts.seconds = dict.fromkeys(PARTS, 0.0)
-    started = time.process_time()
-    done = [step(warm_up + number) for number in range(updates)]
-    used = time.process_time() - started
+    with frozen_objects():
+        for number in range(warm_up):
+            step(number)
+        parts.seconds = dict.fromkeys(PARTS, 0.0)
+        started = time.process_time()
+        done = [step(warm_up + number) for number in range(updates)]
+        used = time.process_time() - started
     tokens = sum(group.target_tokens for group, _ in done)
     return {
         "target_tokens_per_cpu_second": tokens / used,

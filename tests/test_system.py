@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nmt import system
-from nmt.system import CACHES, WAITING, CpuClock, prepare_environment, used_cpu_seconds
+from nmt.system import CACHES, WAITING, CpuClock, frozen_objects, prepare_environment, used_cpu_seconds
 
 
 def group(folder: Path, **files: str) -> None:
@@ -166,3 +167,16 @@ def test_a_mistake_in_the_options_of_no_command_waits_for_torch() -> None:
     program = f"{imports}; import sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_training_leaves_the_garbage_collector_as_it_was() -> None:
+    before = gc.get_freeze_count()
+    assert before == 0
+    with pytest.raises(KeyError), frozen_objects():
+        frozen = gc.get_freeze_count()
+        assert frozen > 1000
+        with frozen_objects():  # of a training inside another
+            pass
+        assert gc.get_freeze_count() == frozen
+        raise KeyError
+    assert gc.get_freeze_count() == 0

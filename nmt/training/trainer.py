@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nmt.errors import ConfigError, counted
-from nmt.system import CpuClock
+from nmt.system import CpuClock, frozen_objects
 from nmt.training.batches import Group, Position, Prefetching
 from nmt.training.callbacks import Callbacks, UpdateResult, ValidationResult
 from nmt.training.distributed import World, check_same
@@ -95,7 +95,8 @@ class Trainer:
         self._mark = time.monotonic()
         self.count_cpu()
         self._time_left = TimeLeft(self.progress)
-        with closing(self._bar), self.stop.listening(), self.batches.prefetched(position) as groups:
+        listening, frozen = self.stop.listening(), frozen_objects()
+        with closing(self._bar), listening, frozen, self.batches.prefetched(position) as groups:
             # First what was still to do when the checkpoint was written, if this is a resumed run.
             ending = self.finish_step()
             while ending is None:
