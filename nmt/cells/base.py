@@ -15,7 +15,8 @@ from nmt.cells.initializers import INIT_RANGE, as_initializer
 from nmt.ops.dispatch import no_kernel, use_native
 from nmt.ops.dropout import layer_dropout, of_parameters
 from nmt.ops.matrices import linear
-from nmt.ops.recurrence import Projection, Recurrent, at_least_fp32, layer_norm, live_rows, time_order
+from nmt.ops.product import normalized
+from nmt.ops.recurrence import Projection, Recurrent, at_least_fp32, live_rows, time_order
 from nmt.ops.sequence import bidirectional, sequence, step
 from nmt.ops.unit import GateValues, Unit
 from nmt.registry import NoOptions
@@ -284,7 +285,7 @@ class UnitCell(Cell[S]):
         products = linear(x, self.input_weight)
         if self.input_scale is None or self.input_offset is None:
             return products
-        return layer_norm(products, self.input_scale, self.input_offset, widths=self.heights["input_weight"])
+        return normalized(products, self.input_scale, self.input_offset, widths=self.heights["input_weight"])
 
     def step(self, projected: Tensor, state: S, keep: Tensor | None = None) -> S:
         """One time step of N rows; products and gates see the previous state, times `keep` [N, H] if given."""

@@ -3,19 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from nmt.ops.dispatch import use_native
 from nmt.ops.matrices import matrix_of
-from nmt.ops.native import column_sums
+from nmt.ops.native import column_sums, kernel
 from nmt.ops.recurrence import EPSILON, Projection, layer_norm
 
 if TYPE_CHECKING:
     from nmt.ops.unit import Sizes
+
+
+class RowNorm:
+    """Layer norm of rows [N, W] by the C kernels, in consecutive parts, with results in the type of the rows."""
+
+    def __init__(self, scale: Tensor, offset: Tensor, widths: Sequence[int]) -> None:
+        self._scale, self._offset = scale.detach().float().contiguous(), offset.detach().float().contiguous()
+        self._parts = torch.tensor(list(widths)), len(widths)
+
+    def forward(self, x: Tensor, *, out: Tensor) -> None:
+        """Normalise x [N, W]."""
+        kernel("norm", x.dtype)(x, self._scale, self._offset, *self._parts, out, *x.shape)
+
+    def backward(self, x: Tensor, d_out: Tensor, *, out: Tensor) -> None:
+        """The gradient of x; `out` may be d_out."""
+        kernel("norm_gradient", x.dtype)(x, self._scale, *self._parts, d_out, out, *x.shape)
+
+
+def normalized(x: Tensor, scale: Tensor, offset: Tensor, *, widths: Sequence[int]) -> Tensor:
+    """`layer_norm` of x [..., W]; where the C kernels compute it, the type of x stays."""
+    if not (x.numel() and use_native(x)):
+        return layer_norm(x, scale, offset, widths=widths)
+    result: Tensor = _Normalized.apply(x, scale, offset, widths)
+    return result
+
+
+class _Normalized(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, offset: Tensor, widths: Sequence[int]) -> Tensor:
+        ctx.norm, ctx.widths, rows = RowNorm(scale, offset, widths), widths, x.contiguous().flatten(0, -2)
+        ctx.save_for_backward(rows)
+        out = torch.empty_like(rows)
+        ctx.norm.forward(rows, out=out)
+        return out.view(x.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (x,), d_out = ctx.saved_tensors, gradients[0].contiguous()
+        d_rows, dx = d_out.flatten(0, -2), torch.empty_like(d_out)
+        ctx.norm.backward(x, d_rows, out=dx.view(x.shape))
+        return dx, scale_gradient(x, d_rows, ctx.widths), column_sums(d_rows), None
 
 
 class Product:
@@ -31,15 +74,17 @@ class Product:
         self._matrix = matrix_of(weight, sizes.dtype)
         self._saved = None if self._scale is None else take(sizes.length, sizes.batch, self.outputs)
         self._written: Tensor | None = None
-        self.dtype = sizes.dtype if self._scale is None else torch.float32
+        self._widths, self._norm = list(widths) or [self.outputs], None
+        if self._scale is not None and self._offset is not None and use_native(weight):
+            self._norm = RowNorm(self._scale, self._offset if bias is None else self._offset + bias, self._widths)
+        self.dtype = torch.float32 if self._scale is not None and self._norm is None else sizes.dtype
         """The type of the output."""
         self._bias = None if bias is None else bias.detach().to(self.dtype)
-        self._widths = list(widths) or [self.outputs]
 
     @property
     def deferrable(self) -> bool:
         """Whether all its work consists of C kernels for bf16, see `nmt.ops.native.in_one_team`."""
-        return self._matrix.packed and self._saved is None
+        return self._matrix.packed and (self._saved is None or self._norm is not None)
 
     def forward(self, t: int, x: Tensor, *, out: Tensor) -> None:
         """Write the result for x [B, n] at time step t to out [B, m]."""
@@ -54,7 +99,9 @@ class Product:
 
     def finish(self, t: int, *, out: Tensor) -> None:
         """With layer norm, write the normalised product plus bias to out [B, m]."""
-        if self._saved is not None and self._scale is not None and self._offset is not None:
+        if self._saved is not None and self._norm is not None:
+            self._norm.forward(self._saved[t], out=out)
+        elif self._saved is not None and self._scale is not None and self._offset is not None:
             normal = layer_norm(self._saved[t], self._scale, self._offset, widths=self._widths)
             out.copy_(normal if self._bias is None else normal + self._bias)
 
@@ -66,6 +113,9 @@ class Product:
         """The gradient of the product alone, from the output gradient of time step t; with layer norm it is kept."""
         if self._saved is None or self._written is None or self._scale is None or self._offset is None:
             return d_out
+        if self._norm is not None:
+            self._norm.backward(self._saved[t], d_out, out=self._written[t])
+            return self._written[t]
         parts = (self._written[t], self._saved[t].float(), d_out.float(), self._scale.float(), self._offset.float())
         for result, product, gradient, scale, offset in zip(*(x.split(self._widths, -1) for x in parts), strict=True):
             shape, product = list(scale.shape), product.contiguous()
@@ -100,9 +150,14 @@ def row_sums(x: Tensor) -> Tensor:
 
 
 def scale_gradient(product: Tensor, d_normal: Tensor, widths: Sequence[int]) -> Tensor:
-    """The gradient [W] of the layer-norm scales over parts of products [T, B, W], from the gradient of the results."""
-    normal = [F.layer_norm(part, part.shape[-1:], eps=EPSILON) for part in product.float().split(list(widths), -1)]
-    return (torch.cat(normal, -1) * d_normal).sum((0, 1))
+    """The gradient [W] of the layer-norm scales over parts of products [..., W], from the gradient of the results."""
+    if use_native(product) and product.dtype == d_normal.dtype:
+        rows, d_rows = product.flatten(0, -2), d_normal.flatten(0, -2).contiguous()
+        slopes = torch.empty(rows.shape)
+        kernel("norm_slopes", rows.dtype)(rows, torch.tensor(list(widths)), len(widths), d_rows, slopes, *rows.shape)
+        return column_sums(slopes)
+    parts = [F.layer_norm(part, part.shape[-1:], eps=EPSILON) for part in product.float().split(list(widths), -1)]
+    return (torch.cat(parts, -1) * d_normal).sum((0, 1))
 
 
 MOVED_MEANWHILE: Final = 8 * 2**20

@@ -303,9 +303,14 @@ class Kernel:
 class CKernel(Kernel):
     """A unit whose steps are C functions between products."""
 
+    def sums(self, dx: Tensor) -> Sequence[Tensor]:
+        if not self.unit.normalized:
+            return self.written[: len(self.matrices)]
+        return dx.split([sum(widths) * self.sizes.hidden for widths in self.norm_widths], -1)
+
     @classmethod
     def problem(cls, unit: Unit, *, dtype: torch.dtype, hidden: int) -> str | None:
-        if unit.normalized:
+        if unit.normalized and not cls.norm_widths:
             return "there is no C kernel with layer norm"
         return None if dtype in TYPES else f"there is no C kernel for {str(dtype).removeprefix('torch.')}"
 
@@ -321,7 +326,8 @@ class CKernel(Kernel):
 
 
 class OneProductKernel(CKernel):
-    """A unit with one product per step, which it saves; the backward pass writes the product's gradient."""
+    """A unit with one product per step, which it saves; the backward pass writes the product's gradient and, if the
+    input has another one, that after layer norm."""
 
     def __init__(self, unit: Unit, sizes: Sizes, *, saved: Sequence[Tensor] | None = None) -> None:
         super().__init__(unit, sizes, saved=saved)
@@ -329,22 +335,24 @@ class OneProductKernel(CKernel):
 
     def forward(self, step: Step) -> None:
         t, x, before, after, mask = step
-        product, (_, batch, hidden, dtype, _) = self.saved[0][t], self.sizes
-        self.matrices[0].forward(before.operand[0], out=product)
+        (_, batch, hidden, dtype, _) = self.sizes
+        self.matrices[0].forward(before.operand[0], out=self.saved[0][t])
         states = before.parts, before.parts.stride(0), after.parts, after.parts.stride(0), after.operand, hidden
         kernel(f"{self.unit.name}_forward", dtype, source=native_file(self.unit.name))(
-            *(*rows_of(x), product, self.parameters[0][0], *rows_of(mask), *states, batch, hidden, self._code)
+            *(*rows_of(x), self.saved[0][t], *self.parameters[0], *rows_of(mask), *states, batch, hidden),
+            self._code,
         )
 
     def backward(
         self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
     ) -> None:
         t, x, before, after, mask = step
-        written, (_, batch, hidden, dtype, _) = self.written[0][t], self.sizes
+        (written, *others), (_, batch, hidden, dtype, _) = (tensor[t] for tensor in self.written), self.sizes
         states = before.parts, before.parts.stride(0), after.parts, after.parts.stride(0), hidden
         kernel(f"{self.unit.name}_backward", dtype, source=native_file(self.unit.name))(
-            *(*rows_of(x), self.saved[0][t], self.parameters[0][0], *rows_of(mask), *states, *rows_of(d_output)),
-            *(gradient, *rows_of(dx), written, batch, hidden, self._code),
+            *(*rows_of(x), self.saved[0][t], *self.parameters[0], *rows_of(mask), *states, *rows_of(d_output)),
+            *(gradient, *rows_of(dx), written, others[0] if others and self.unit.normalized else None),
+            *(batch, hidden, self._code),
         )
         self.add_backward(0, written, to=gradient[0])
 

@@ -108,6 +108,7 @@ CASES = {
     for activation in ("none", "output", "state", "candidate")
     for gates in ("twin", "coupled", "coupled_input")
 }
+NORMALIZED = {f"{name}-normalized": case(name, normalized=True) for name in ("atr", "gru", "lstm")}
 PLAIN = ("atr-none-twin", "gru", "lrn", "lstm", "min_gru", "min_lstm", "olrn", "sru", "ssru")
 """Each unit once, as its default options make it."""
 

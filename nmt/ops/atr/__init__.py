@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,4 +67,9 @@ class ATR(Unit):
 class ATRKernel(OneProductKernel):
     """ATR in C."""
 
-    saved_widths = written_widths = (1,)
+    saved_widths = (1,)
+    written_widths = (1, 1)
+    norm_widths = ((1,),)
+
+    def sums(self, dx: Tensor) -> Sequence[Tensor]:
+        return self.written[1:] if self.unit.normalized else self.written[:1]

@@ -32,21 +32,22 @@ INLINE float atr_step(float p, float q, float h, int activation, int gates) {
 
 #ifndef UNIT_LOOPS /* the engine has loops of its own */
 
-/* One time step: rows of x (p) have stride xb; u [B, H], the product of h' with the recurrent matrix, is contiguous;
-   states are fp32 [1, B, H], their rows have stride sb. Rows whose mask is 0 keep their state. */
+/* One time step: rows of x (p) have stride xb; u [B, H], the product of h' with the recurrent matrix, is contiguous, and
+   normalised if there is a scale; states are fp32 [1, B, H], their rows have stride sb. Rows whose mask is 0 keep their
+   state. */
 
-INLINE void NAME(atr_row)(const T *restrict x, const T *restrict u, const float *restrict bias, const float *h,
-                          float *new, T *rounded, i64 H, int activation, int gates) {
+INLINE void NAME(atr_row)(const T *restrict x, const float *restrict q, const float *h, float *new, T *rounded, i64 H,
+                          int activation, int gates) {
 #pragma omp simd
     for (i64 j = 0; j < H; j++) {
-        float y = atr_step(LOAD(x[j]), LOAD(u[j]) + bias[j], h[j], activation, gates);
+        float y = atr_step(LOAD(x[j]), q[j], h[j], activation, gates);
         new[j] = y, rounded[j] = STORE(y);
     }
 }
 
-API void NAME(atr_forward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
-                           const float *before, i64 bp, float *after, i64 ap, T *out, i64 sb, i64 B, i64 H,
-                           i64 code, i64 threads) {
+API void NAME(atr_forward)(const T *x, i64 xb, const T *u, const float *bias, const float *OPTIONAL scale,
+                           const float *OPTIONAL offset, const uint8_t *OPTIONAL mask, i64 mb, const float *before,
+                           i64 bp, float *after, i64 ap, T *out, i64 sb, i64 B, i64 H, i64 code, i64 threads) {
     (void)bp, (void)ap; /* for units with more than one state */
     PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
@@ -57,16 +58,19 @@ API void NAME(atr_forward)(const T *x, i64 xb, const T *u, const float *bias, co
             for (i64 j = 0; j < H; j++) new[j] = h[j], rounded[j] = STORE(h[j]);
             continue;
         }
-        ATR_CHOOSE(code, NAME(atr_row), x + b * xb, u + b * H, bias, h, new, rounded, H)
+        float q[H];
+        NAME(product_row)(u + b * H, bias, scale, offset, H, H, q);
+        ATR_CHOOSE(code, NAME(atr_row), x + b * xb, q, h, new, rounded, H)
     }
 }
 
-INLINE void NAME(atr_gradient_row)(const T *restrict x, const T *restrict u, const float *restrict bias,
-                                   const float *restrict h, const float *restrict new, float *restrict d,
-                                   T *restrict dx, T *restrict du, i64 H, int activation, int gates) {
+/* `sums` is first q and finally its gradient. */
+INLINE void NAME(atr_gradient_row)(const T *restrict x, float *restrict sums, const float *restrict h,
+                                   const float *restrict new, float *restrict d, T *restrict dx, i64 H, int activation,
+                                   int gates) {
 #pragma omp simd
     for (i64 j = 0; j < H; j++) {
-        float p = LOAD(x[j]), q = LOAD(u[j]) + bias[j];
+        float p = LOAD(x[j]), q = sums[j];
         float f = gates == ATR_COUPLED_INPUT ? 1.0f - sigmoid(p + q) : sigmoid(p - q);
         float i = gates == ATR_COUPLED ? 1.0f - f : sigmoid(p + q);
         float candidate = activation == ATR_CANDIDATE ? fast_tanh(p) : p;
@@ -76,16 +80,18 @@ INLINE void NAME(atr_gradient_row)(const T *restrict x, const T *restrict u, con
         if (gates == ATR_COUPLED) di = 0.0f;
         if (gates == ATR_COUPLED_INPUT) df = 0.0f;
         float dc = activation == ATR_CANDIDATE ? g * i * (1.0f - candidate * candidate) : g * i;
-        dx[j] = STORE(dc + di + df), du[j] = STORE(di - df);
+        dx[j] = STORE(dc + di + df), sums[j] = di - df;
         d[j] = g * f;
     }
 }
 
 /* `dh` [1, B, H] fp32 is first the gradient of the new state and finally the gradient of the old state, without its part
-   through u; the gradient of u is written to du [B, H]; `dout`, if any, is added first. */
-API void NAME(atr_backward)(const T *x, i64 xb, const T *u, const float *bias, const uint8_t *OPTIONAL mask, i64 mb,
-                            const float *before, i64 bp, const float *after, i64 ap, i64 sb, const T *OPTIONAL dout,
-                            i64 ob, float *dh, T *dx, i64 db, T *du, i64 B, i64 H, i64 code, i64 threads) {
+   through u; the gradient of u is written to du [B, H], that of q, if there is a norm, to dq; `dout`, if any, is added
+   first. */
+API void NAME(atr_backward)(const T *x, i64 xb, const T *u, const float *bias, const float *OPTIONAL scale,
+                            const float *OPTIONAL offset, const uint8_t *OPTIONAL mask, i64 mb, const float *before,
+                            i64 bp, const float *after, i64 ap, i64 sb, const T *OPTIONAL dout, i64 ob, float *dh,
+                            T *dx, i64 db, T *du, T *OPTIONAL dq, i64 B, i64 H, i64 code, i64 threads) {
     (void)bp, (void)ap;
     PARALLEL_FOR(B * H)
     for (i64 b = 0; b < B; b++) {
@@ -93,10 +99,15 @@ API void NAME(atr_backward)(const T *x, i64 xb, const T *u, const float *bias, c
         if (dout) NAME(add_row)(d, dout + b * ob, H);
         if (mask && !mask[b * mb]) {
             for (i64 j = 0; j < H; j++) dx[b * db + j] = du[b * H + j] = STORE(0.0f);
+            for (i64 j = 0; dq && j < H; j++) dq[b * H + j] = STORE(0.0f);
             continue;
         }
-        ATR_CHOOSE(code, NAME(atr_gradient_row), x + b * xb, u + b * H, bias, before + b * sb, after + b * sb, d, dx + b * db,
-                   du + b * H, H)
+        float sums[H];
+        NAME(product_row)(u + b * H, bias, scale, offset, H, H, sums);
+        ATR_CHOOSE(code, NAME(atr_gradient_row), x + b * xb, sums, before + b * sb, after + b * sb, d, dx + b * db, H)
+        NAME(product_row_gradient)(u + b * H, scale, H, H, sums, du + b * H);
+        if (dq)
+            for (i64 j = 0; j < H; j++) dq[b * H + j] = STORE(sums[j]);
     }
 }
 

@@ -62,12 +62,13 @@ class GRUKernel(CKernel):
 
     saved_widths = (2, 1, 1)
     written_widths = (2, 1)
+    norm_widths = (2,), (1,)
 
     def forward(self, step: Step) -> None:
         t, x, before, after, mask = step
         gates, candidates, resets = (saved[t] for saved in self.saved)
-        (bias, *_), (candidate_bias, *_) = self.parameters
-        inputs, masked, (_, batch, hidden, dtype, _) = (*rows_of(x), gates, bias), rows_of(mask), self.sizes
+        own, other = self.parameters
+        inputs, masked, (_, batch, hidden, dtype, _) = (*rows_of(x), gates, *own), rows_of(mask), self.sizes
         self.matrices[0].forward(before.operand[0], out=gates)
         kernel("gru_reset", dtype, source=native_file("gru"))(
             *inputs, *masked, before.parts, hidden, resets, batch, hidden
@@ -75,7 +76,7 @@ class GRUKernel(CKernel):
         self.matrices[1].forward(resets, out=candidates)
         run = kernel("gru_forward", dtype, source=native_file("gru"))
         states = before.parts, after.parts, after.operand, hidden
-        run(*inputs, candidates, candidate_bias, *masked, *states, batch, hidden)
+        run(*inputs, candidates, *other, *masked, *states, batch, hidden)
 
     def backward(
         self, step: Step, gradient: Tensor, *, pending: Tensor | None, d_output: Tensor | None, dx: Tensor
@@ -84,12 +85,12 @@ class GRUKernel(CKernel):
         (gates, candidates, _), (d_gates, d_candidates) = (
             [tensor[t] for tensor in tensors] for tensors in (self.saved, self.written)
         )
-        (bias, *_), (candidate_bias, *_) = self.parameters
-        inputs, masked, (_, batch, hidden, dtype, _) = (*rows_of(x), gates, bias), rows_of(mask), self.sizes
+        own, other = self.parameters
+        inputs, masked, (_, batch, hidden, dtype, _) = (*rows_of(x), gates, *own), rows_of(mask), self.sizes
         run = kernel("gru_backward", dtype, source=native_file("gru"))
         run(
-            *(*inputs, candidates, candidate_bias, *masked, before.parts, hidden, *rows_of(d_output)),
-            *(gradient, *rows_of(dx), d_gates, d_candidates, batch, hidden),
+            *(*inputs, candidates, *other, *masked, before.parts, hidden, *rows_of(d_output)),
+            *(gradient, *rows_of(dx), d_candidates, batch, hidden),
         )
         d_resets = torch.empty(batch, hidden, dtype=dtype)
         self.matrices[1].backward(d_candidates, out=d_resets)

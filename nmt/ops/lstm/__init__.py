@@ -64,3 +64,4 @@ class LSTMKernel(OneProductKernel):
     """LSTM in C."""
 
     saved_widths = written_widths = (4,)
+    norm_widths = ((3, 1),)

@@ -42,3 +42,41 @@ API void NAME(sum_columns)(const T *x, float *sum, i64 rows, i64 width, i64 thre
         }
     }
 }
+
+/* Layer norm of rows of x [N, W], in `parts` parts of these widths; see simd.h. */
+API void NAME(norm)(const T *x, const float *scale, const float *offset, const i64 *widths, i64 parts, T *out, i64 N,
+                    i64 W, i64 threads) {
+    PARALLEL_FOR(N * W)
+    for (i64 n = 0; n < N; n++) {
+        float q[W];
+        for (i64 start = 0, p = 0; p < parts; start += widths[p++])
+            NAME(norm_row)(x + n * W + start, scale + start, offset + start, widths[p], q + start);
+#pragma omp simd
+        for (i64 j = 0; j < W; j++) out[n * W + j] = STORE(q[j]);
+    }
+}
+
+/* The gradient of x from d [N, W], that of the result. */
+API void NAME(norm_gradient)(const T *x, const float *scale, const i64 *widths, i64 parts, const T *d, T *out, i64 N,
+                             i64 W, i64 threads) {
+    PARALLEL_FOR(N * W)
+    for (i64 n = 0; n < N; n++) {
+        float q[W];
+#pragma omp simd
+        for (i64 j = 0; j < W; j++) q[j] = LOAD(d[n * W + j]);
+        for (i64 start = 0, p = 0; p < parts; start += widths[p++])
+            NAME(norm_row_gradient)(x + n * W + start, scale + start, q + start, widths[p], out + n * W + start);
+    }
+}
+
+/* What the gradient of the scale is the sum of, over all rows: n d, in fp32. */
+API void NAME(norm_slopes)(const T *x, const i64 *widths, i64 parts, const T *d, float *out, i64 N, i64 W, i64 threads) {
+    PARALLEL_FOR(N * W)
+    for (i64 n = 0; n < N; n++) {
+        float *restrict to = out + n * W;
+        for (i64 start = 0, p = 0; p < parts; start += widths[p++])
+            NAME(norm_row)(x + n * W + start, 0, 0, widths[p], to + start);
+#pragma omp simd
+        for (i64 j = 0; j < W; j++) to[j] *= LOAD(d[n * W + j]);
+    }
+}

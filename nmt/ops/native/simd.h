@@ -123,6 +123,67 @@ INLINE void NAME(add_row)(float *restrict to, const T *restrict from, i64 width)
 #pragma omp simd
     for (i64 j = 0; j < width; j++) to[j] += LOAD(from[j]);
 }
+
+/* The mean of x [width], and 1 / sqrt(variance + 1e-8). */
+INLINE float NAME(moments)(const T *restrict x, i64 width, float *mean) {
+    float sum = 0.0f, squares = 0.0f;
+#pragma omp simd reduction(+ : sum)
+    for (i64 j = 0; j < width; j++) sum += LOAD(x[j]);
+    float centre = *mean = sum / (float)width;
+#pragma omp simd reduction(+ : squares)
+    for (i64 j = 0; j < width; j++) squares += (LOAD(x[j]) - centre) * (LOAD(x[j]) - centre);
+    return 1.0f / sqrtf(squares / (float)width + 1e-8f);
+}
+
+/* Layer norm of a row: q = scale n + offset with n = (x - mean) / deviation; n alone without a scale. */
+INLINE void NAME(norm_row)(const T *restrict x, const float *restrict scale, const float *restrict offset, i64 width,
+                           float *restrict q) {
+    float mean, factor = NAME(moments)(x, width, &mean);
+    if (scale)
+#pragma omp simd
+        for (i64 j = 0; j < width; j++) q[j] = (LOAD(x[j]) - mean) * factor * scale[j] + offset[j];
+    else
+#pragma omp simd
+        for (i64 j = 0; j < width; j++) q[j] = (LOAD(x[j]) - mean) * factor;
+}
+
+/* From the gradient d of q that of x: (scale d - its mean - n times the mean of scale d n) / deviation. */
+INLINE void NAME(norm_row_gradient)(const T *restrict x, const float *restrict scale, const float *restrict d,
+                                    i64 width, T *restrict dx) {
+    float mean, factor = NAME(moments)(x, width, &mean), sum = 0.0f, slope = 0.0f;
+#pragma omp simd reduction(+ : sum, slope)
+    for (i64 j = 0; j < width; j++) sum += d[j] * scale[j], slope += d[j] * scale[j] * (LOAD(x[j]) - mean);
+    sum /= (float)width, slope *= factor * factor / (float)width;
+#pragma omp simd
+    for (i64 j = 0; j < width; j++) dx[j] = STORE(factor * (d[j] * scale[j] - sum - (LOAD(x[j]) - mean) * slope));
+}
+
+/* What gates read of a row u [width] of a recurrent product: q = u + bias or, with a scale, the layer norms of its first
+   values and of the others, plus bias. */
+INLINE void NAME(product_row)(const T *restrict u, const float *restrict bias, const float *scale, const float *offset,
+                              i64 first, i64 width, float *restrict q) {
+    if (!scale) {
+#pragma omp simd
+        for (i64 j = 0; j < width; j++) q[j] = LOAD(u[j]) + bias[j];
+        return;
+    }
+    NAME(norm_row)(u, scale, offset, first, q);
+    if (first < width) NAME(norm_row)(u + first, scale + first, offset + first, width - first, q + first);
+#pragma omp simd
+    for (i64 j = 0; j < width; j++) q[j] += bias[j];
+}
+
+/* The gradient of u from that of q. */
+INLINE void NAME(product_row_gradient)(const T *restrict u, const float *scale, i64 first, i64 width,
+                                       const float *restrict d, T *restrict du) {
+    if (!scale) {
+#pragma omp simd
+        for (i64 j = 0; j < width; j++) du[j] = STORE(d[j]);
+        return;
+    }
+    NAME(norm_row_gradient)(u, scale, d, first, du);
+    if (first < width) NAME(norm_row_gradient)(u + first, scale + first, d + first, width - first, du + first);
+}
 #endif
 
 #endif

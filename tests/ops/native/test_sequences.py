@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from tests.ops.triton.comparison import assert_equal, outputs_and_gradients
-from tests.ops.units import CASES, PLAIN, both, masks, needs_native
+from tests.ops.units import CASES as WITHOUT_NORM
+from tests.ops.units import NORMALIZED, both, masks, needs_native
+from tests.ops.units import PLAIN as PLAIN_WITHOUT_NORM
 
 pytestmark = needs_native
 
 BATCH, LENGTH, HIDDEN = 5, 9, 7
+CASES, PLAIN = WITHOUT_NORM | NORMALIZED, (*PLAIN_WITHOUT_NORM, *NORMALIZED)
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
@@ -28,7 +31,8 @@ def test_every_mask_start_and_direction(name: str, pattern: int, started: bool, 
     assert_equal(ours, reference, [x, *weights, *state])
     outputs, *last = ours(x.bfloat16(), *weights, *state)
     assert outputs.dtype == torch.bfloat16 and all(part.dtype == torch.float32 for part in last)
-    assert_equal(ours, reference, [x.bfloat16(), *weights, *state], storage=torch.bfloat16)
+    slack = 1.5 if case.normalized else 1  # the norm of few values: PyTorch's own of products in bf16 is off by as much
+    assert_equal(ours, reference, [x.bfloat16(), *weights, *state], storage=torch.bfloat16, slack=slack)
 
 
 @pytest.mark.parametrize("hidden", [1, 7, 33])
@@ -36,6 +40,8 @@ def test_every_mask_start_and_direction(name: str, pattern: int, started: bool, 
 @pytest.mark.parametrize("name", CASES)
 def test_odd_sizes(name: str, batch: int, length: int, hidden: int) -> None:
     case = CASES[name]
+    if case.normalized and hidden == 1:
+        pytest.skip("the norm of one value is 0, and its gradient only rounding")
     x, weights = case.inputs(batch=batch, length=length, hidden=hidden)
     state = case.states(batch=batch, hidden=hidden)
     slack = 3 if hidden == 1 else 1  # the gradient of a weight is then one sum, which may cancel
