@@ -179,11 +179,8 @@ def keep_large_blocks() -> bool:
 
 @contextlib.contextmanager
 def frozen_objects() -> Iterator[None]:
-    """In the block Python does not look for garbage among the objects that are there now.
-
-    Each update makes thousands of objects, so all of them were looked at again and again: 8 % of a training's time.
-    Does nothing if the program has frozen some itself, because they cannot be told apart.
-    """
+    """In the block Python does not look for garbage among the objects that are there now: each update makes thousands,
+    so all were looked at again and again, 8 % of a training's time. Does nothing if some are frozen already."""
     own = gc.get_freeze_count() == 0
     if own:
         gc.collect()
