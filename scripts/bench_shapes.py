@@ -44,12 +44,13 @@ from nmt.marian import pieces
 from nmt.marian.pieces import Piece
 from nmt.models import build_model
 from nmt.search.shortlist import Shortlist
+from nmt.shortlisting.association import CoOccurrences
 
 CASE = Path(__file__).with_name("bench_shapes_case.py")
 OWN = 5000
 """Pieces that are learnt from the text, those of the shapes."""
 FREQUENT, PARTNERS = 100, 50
-"""Words that a random shortlist allows always, and for each word of the source."""
+"""Words that a shortlist allows always, and for each word of the source."""
 LONG = [50, 100, 400, 800]
 """Words of long lines."""
 UNITS = {"gru": 45.35, "lstm": None, "atr": 34.40, "sru": 42.84, "lrn": 36.50, "olrn": 40.19}
@@ -136,8 +137,36 @@ def make_vocabulary(work: Path, data: Path, size: int) -> bytes:
     return pieces.with_pieces(model, [*own, *fill], unk=1, eos=2) if fill else model
 
 
-def make_model(path: Path, config: str, settings: list[str], vocabulary: bytes, size: int, *, shortlist: bool) -> str:
-    """Random weights as a file for the engine, in int8; with a random shortlist."""
+def counted_shortlist(work: Path, data: Path, size: int) -> Shortlist:
+    """As nmt-shortlist counts it in the training text."""
+    splitter = sentencepiece.SentencePieceProcessor(model_file=str(work / "shapes.model"))
+    counts = CoOccurrences(size, size)
+    sides = (splitter.encode(lines_of(data, f"train.{side}.gz")) for side in ("en", "de"))
+    counts.add(([*source, 2], [*target, 2]) for source, target in zip(*sides, strict=True))
+    partners, starts = counts.best_partners(PARTNERS)
+    return Shortlist(
+        frequent=torch.from_numpy(counts.most_frequent(FREQUENT)),
+        partners=torch.from_numpy(partners),
+        starts=torch.from_numpy(starts),
+        target_size=size,
+    )
+
+
+def random_shortlist(size: int) -> Shortlist:
+    """Any words."""
+    partners = torch.randint(0, size, (size, PARTNERS), generator=torch.Generator().manual_seed(1))
+    return Shortlist(
+        frequent=torch.arange(FREQUENT),
+        partners=partners.sort(1).values.flatten(),
+        starts=torch.arange(size + 1) * PARTNERS,
+        target_size=size,
+    )
+
+
+def make_model(
+    path: Path, config: str, settings: list[str], vocabulary: bytes, size: int, shortlist: Shortlist | None
+) -> str:
+    """Random weights as a file for the engine, in int8."""
     if path.exists():
         return str(path)
     loaded = load_config(find_config(config), list(settings))
@@ -146,21 +175,12 @@ def make_model(path: Path, config: str, settings: list[str], vocabulary: bytes, 
     for parameter in model.parameters():
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, 0.0, (2 / (parameter.shape[0] + parameter.shape[1])) ** 0.5)
-    listed = None
-    if shortlist:
-        partners = torch.randint(0, size, (size, PARTNERS), generator=torch.Generator().manual_seed(1))
-        listed = Shortlist(
-            frequent=torch.arange(FREQUENT),
-            partners=partners.sort(1).values.flatten(),
-            starts=torch.arange(size + 1) * PARTNERS,
-            target_size=size,
-        )
     sections = sections_of(
         lower(model, precision="int8"),
         settings=settings_of(loaded.decoding),
         vocabularies=(size, size),
         subwords=(vocabulary, vocabulary),
-        shortlist=listed,
+        shortlist=shortlist,
     )
     sections["META"] = json.dumps({"name": path.stem}).encode()
     path.write_bytes(b"".join(file_of(sections)))
@@ -187,7 +207,8 @@ def cases(arguments: argparse.Namespace) -> Iterator[Case]:
     for name, (config, settings, listing, size) in SHAPES.items():
         vocabulary = make_vocabulary(work, arguments.data, size)
         path = work / f"{name}.nmt".replace(" ", "_")
-        files[name] = make_model(path, config, settings, vocabulary, size, shortlist=listing)
+        shortlist = counted_shortlist(work, arguments.data, size) if listing else None
+        files[name] = make_model(path, config, settings, vocabulary, size, shortlist)
     for beam, search in ((1, "greedy"), (5, "beam 5")):
         own = {**common, "beam": beam, "kind": "engine", "kernels": None}
         for name, file in files.items():
@@ -224,7 +245,7 @@ def wmt14_cases(arguments: argparse.Namespace) -> Iterator[Case]:
         config = f"wmt14_{unit}.yaml"
         size = load_config(find_config(config)).data.tokenizer_options["vocab_size"]
         vocabulary = make_vocabulary(work, arguments.data, size)
-        file = make_model(work / f"wmt14_{unit}.nmt", config, [], vocabulary, size, shortlist=True)
+        file = make_model(work / f"wmt14_{unit}.nmt", config, [], vocabulary, size, random_shortlist(size))
         for listing in (False, True):
             title = f"{unit}{', shortlist' * listing}"
             yield Case(title, sys.executable, {**given, "models": [file], "shortlist": listing, "size": size})
