@@ -36,7 +36,15 @@ def cases(translator: Any, lines: list[str], references: list[str]) -> dict[str,
     forbidden = [
         Request(line, forbidden=[max(text.split() or ["x"], key=len)]) for line, text in zip(lines, plain, strict=True)
     ]
+    words = sorted(
+        {word for line in lines for word in line.split() if word.isalpha()}, key=lambda word: (-len(word), word)
+    )
+    glossary = translator.glossary({word.lower(): word.upper() for word in words[:1000]})
+    marked = [f"<b>{line}</b> {{name}}" for line in lines]
     return {
+        "lines with a tag and a field": (marked, {}),
+        "the same, placeholders": (marked, {"placeholders": True}),
+        "glossary of 1,000 terms": (lines, {"glossary": glossary}),
         "min_length 5": (lines, {"min_length": 5}),
         "no_repeat_ngram 3": (lines, {"no_repeat_ngram": 3}),
         "prefix of two words": (prefixes, {}),

@@ -170,7 +170,7 @@ def test_placeholders_and_terms_are_where_the_run_puts_them(
         {"placeholders": True},
         {"glossary": tmp_path / "terms.tsv"},
         {"glossary": {"longaer": "L\u00e4nger", "sentence of": "Satz von"}},
-        {"placeholders": True, "split": "sentences"},
+        {"placeholders": True, "split": "sentences", "glossary": {"longaer": "L\u00e4nger", "of": "von"}},
     ):
         wanted = by_run.translate(requests, **options, **own)
         found = by_file.translate(requests, **options, **own)
