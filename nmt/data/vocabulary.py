@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from nmt.data.text import read_lines
-from nmt.errors import CheckpointError, DataError
+from nmt.errors import DataError
 from nmt.files import LARGEST_VOCABULARY, read_inside
 
 PAD = 0
@@ -105,16 +105,3 @@ def _reader(path: Path, within: Path | None) -> _Lines:
 def _is_saved(lines: _Lines) -> bool:
     """Whether a file begins as `Vocabulary.save` writes it; not one that has been given other line ends since."""
     return tuple(islice(lines(True), len(SPECIAL_TOKENS))) == SPECIAL_TOKENS
-
-
-def check_vocabulary_sizes(where: object, *, model: tuple[int, int], tokenizer: tuple[int, int]) -> None:
-    """Raise CheckpointError unless (source, target) sizes of a model and of a tokenizer agree.
-
-    `where` names the checkpoint or model directory in the message.
-    """
-    for side, expected, found in zip(("source", "target"), model, tokenizer, strict=True):
-        if expected != found:
-            raise CheckpointError(
-                f"{where}: the {side} vocabulary has {found} entries but the model was trained with {expected}; "
-                "take the tokenizer that was saved with the model"
-            )

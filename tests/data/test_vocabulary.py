@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.data import EOS, PAD, UNK, Vocabulary
-from nmt.data.vocabulary import SPECIAL_TOKENS, check_vocabulary_sizes
+from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer, split
 from nmt.errors import CheckpointError, DataError
 
@@ -114,12 +114,6 @@ def test_repeated_tokens_are_a_mistake_of_the_caller() -> None:
         Vocabulary(["a", "a"])
     with pytest.raises(ValueError, match="special"):
         Vocabulary(["<eos>"])
-
-
-def test_sizes_that_do_not_fit_a_checkpoint() -> None:
-    check_vocabulary_sizes("runs/a", model=(10, 20), tokenizer=(10, 20))
-    with pytest.raises(CheckpointError, match="runs/a: the target vocabulary has 21 entries .* trained with 20"):
-        check_vocabulary_sizes("runs/a", model=(10, 20), tokenizer=(10, 21))
 
 
 @pytest.fixture
