@@ -164,6 +164,7 @@ static TILE_FUNCTION(int8_tile, INT8)
 
 /* Rows of the summed index that a weight's gradient processes at a time, so that a strip of them stays in the cache. */
 #define DEPTH 512
+#define SHORT 64 /* in fp32, where short sums keep the rounding errors small */
 
 /* The strips of w [M, K] in bf16, to multiply with its transpose. K is even. */
 API void NAME(pack)(const T *w, i64 wm, bf16 *packed, i64 M, i64 K, i64 threads) {
@@ -247,9 +248,9 @@ API void NAME(fp32_gradient)(const float *y, i64 yn, const float *packed, float 
                              i64 threads) {
     PARALLEL_FOR(M * K)
     for (i64 m = 0; m < M; m += STRIP)
-        for (i64 start = 0; start < N; start += DEPTH / 2) {
-            float strip[DEPTH / 2][STRIP], *to = out + m * K;
-            i64 depth = least(N - start, DEPTH / 2), rows = least(M - m, STRIP), row = K * sizeof(float);
+        for (i64 start = 0; start < N; start += SHORT) {
+            float strip[SHORT][STRIP], *to = out + m * K;
+            i64 depth = least(N - start, SHORT), rows = least(M - m, STRIP), row = K * sizeof(float);
             for (i64 n = 0; n < depth; n++) memcpy(strip[n], y + (start + n) * yn + m, rows * sizeof(float));
             Product p = {strip, packed + start * STRIP, add || start ? to : 0, to,
                          GROUP, STRIP_GROUP, N * STRIP_GROUP, row, row, 1, depth, rows, K, 0, 0, 0};
