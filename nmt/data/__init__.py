@@ -1,7 +1,5 @@
 """Text to batches: reading, tokenizers, encoded corpora, batching. What plugins need is imported when it is used."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from nmt.lazily import members

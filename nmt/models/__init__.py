@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nmt.models.base import PAD, DecodingState, Encoded, Seq2Seq
-from nmt.models.build import build_model, cell_maker, count_parameters, initializer, parameters_by_part
+from nmt.models.base import PAD, Encoded, Seq2Seq
+from nmt.models.build import build_model, cell_maker, initializer, parameters_by_part
 from nmt.models.decoder import Decoder, DecoderLayer
 from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput
-from nmt.models.parts import Dropout, Embeddings, InitialStates, LayerNorm, Linear, Readout
+from nmt.models.parts import Dropout, Embeddings, InitialStates, LayerNorm, Readout
 from nmt.models.recurrent import DeepNMT, RNNSearch, RNNSearchDeepAtt
 from nmt.models.transformer import Transformer
 from nmt.registry import MODELS
@@ -24,7 +24,6 @@ __all__ = [
     "Classifier",
     "Decoder",
     "DecoderLayer",
-    "DecodingState",
     "DeepNMT",
     "Dropout",
     "Embeddings",
@@ -34,7 +33,6 @@ __all__ = [
     "InitialStates",
     "LanguageModel",
     "LayerNorm",
-    "Linear",
     "RNNSearch",
     "RNNSearchDeepAtt",
     "Readout",
@@ -43,7 +41,6 @@ __all__ = [
     "Transformer",
     "build_model",
     "cell_maker",
-    "count_parameters",
     "initializer",
     "parameters_by_part",
 ]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nmt.ops.dispatch import load, no_kernel, runs_triton, use_native
 from nmt.ops.loop import Attention, Given, Memory, run_loop
+from nmt.ops.native import problem as native_problem
 from nmt.ops.recurrence import (
     Projection,
     State,
@@ -139,6 +140,7 @@ def kernels_of(operation: str, *units: Unit, like: Tensor) -> list[type[Kernel]]
         if unit.matrices:
             hidden, dtype = unit.weights[0].size(-1), dtype if native else product_type(unit.weights[0])
         problem = kind.problem(unit, dtype=dtype, hidden=hidden) if kind else "there is none in C"
+        problem = problem or (native_problem(unit.native_file) if native else None)
         if kind is None or problem:
             no_kernel(unit.words, like=like, problem=problem or "")
             return []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from nmt.errors import ConfigError
 from nmt.ops.matrices import matrix_of_steps
-from nmt.ops.native import TYPES, kernel, native_file
+from nmt.ops.native import TYPES, kernel
 from nmt.ops.product import row_sums, scale_gradient
 from nmt.ops.recurrence import Recurrent, State
 
@@ -70,6 +71,11 @@ class Unit:
     """For each recurrent matrix its parameters in the order of `flat`; then vectors, such as peepholes."""
     normalized: bool = False
     """Whether layer norm is applied to its recurrent products."""
+
+    @functools.cached_property
+    def native_file(self) -> Path:
+        """Its C file, which is compiled when it is first used."""
+        return Path(__file__).parent / self.name / "native.c"
 
     def equation(self, x: Tensor, state: State, seen: State) -> State:
         """One time step: the new state, [N, H] each, from the input products x [N, kH] and the previous state.
@@ -338,7 +344,7 @@ class OneProductKernel(CKernel):
         (_, batch, hidden, dtype, _) = self.sizes
         self.matrices[0].forward(before.operand[0], out=self.saved[0][t])
         states = before.parts, before.parts.stride(0), after.parts, after.parts.stride(0), after.operand, hidden
-        kernel(f"{self.unit.name}_forward", dtype, source=native_file(self.unit.name))(
+        kernel(f"{self.unit.name}_forward", dtype, source=self.unit.native_file)(
             *(*rows_of(x), self.saved[0][t], *self.parameters[0], *rows_of(mask), *states, batch, hidden),
             self._code,
         )
@@ -349,7 +355,7 @@ class OneProductKernel(CKernel):
         t, x, before, after, mask = step
         (written, *others), (_, batch, hidden, dtype, _) = (tensor[t] for tensor in self.written), self.sizes
         states = before.parts, before.parts.stride(0), after.parts, after.parts.stride(0), hidden
-        kernel(f"{self.unit.name}_backward", dtype, source=native_file(self.unit.name))(
+        kernel(f"{self.unit.name}_backward", dtype, source=self.unit.native_file)(
             *(*rows_of(x), self.saved[0][t], *self.parameters[0], *rows_of(mask), *states, *rows_of(d_output)),
             *(gradient, *rows_of(dx), written, others[0] if others and self.unit.normalized else None),
             *(batch, hidden, self._code),

@@ -20,8 +20,9 @@ from nmt.errors import ConfigError
 from nmt.interop.engine.export import PRECISIONS, settings_of
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.program import Lowered, Op, Precision, Program, Register, Space, Tensors, shared
-from nmt.models import DeepNMT, Linear, build_model
+from nmt.models import DeepNMT, build_model
 from nmt.models.base import Seq2Seq
+from nmt.models.parts import Linear
 from nmt.ops.matrices import quantize
 from nmt.search.shortlist import Shortlist
 from tests.conftest import REPOSITORY

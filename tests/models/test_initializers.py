@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from nmt.cells import Cell, HiddenState, as_initializer
 from nmt.config.schema import ModelConfig
-from nmt.models import build_model, count_parameters
+from nmt.models import build_model
+from nmt.models.build import count_parameters
 from nmt.models.parts import initialize
 from nmt.registry import INITIALIZERS
 from nmt.zero.weights import named_variables

@@ -15,11 +15,11 @@ from nmt.config import import_plugins, load_config, load_saved
 from nmt.config.schema import ModelConfig
 from nmt.errors import ConfigError
 from nmt.interop.model_dir import load_model
-from nmt.models import Linear, build_model
+from nmt.models import build_model
 from nmt.models.build import Unfilled, check_started
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
-from nmt.models.parts import initialize
+from nmt.models.parts import Linear, initialize
 from nmt.ops.matrices import Int8Matrix
 from tests.console import call
 from tests.own_components import registries_restored, write_example

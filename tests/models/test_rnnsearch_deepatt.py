@@ -13,7 +13,8 @@ from torch import nn
 from nmt.config.schema import ModelConfig
 from nmt.data.vocabulary import EOS
 from nmt.interop import zero
-from nmt.models import RNNSearchDeepAtt, build_model, count_parameters
+from nmt.models import RNNSearchDeepAtt, build_model
+from nmt.models.build import count_parameters
 from nmt.models.decoder import AttentionRNN, DeepAttentionRNN
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from nmt.interop import zero
-from nmt.models import DecodingState, Seq2Seq
+from nmt.models import Seq2Seq
+from nmt.models.base import DecodingState
 from nmt.ops.matrices.best_words import BestWords, Choice, best_words
 from nmt.zero.search import beam_search, greedy_search
 from tests.conftest import Golden, golden_names

@@ -11,7 +11,7 @@ import torch
 from nmt.config import load_config
 from nmt.data.batching import collate
 from nmt.data.prepare import prepare
-from nmt.models import count_parameters
+from nmt.models.build import count_parameters
 from nmt.training import preflight
 from nmt.training.preflight import activation_bytes, print_memory
 from nmt.training.task import MemorySample, task_of

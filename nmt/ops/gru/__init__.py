@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from nmt.ops.native import kernel, native_file
+from nmt.ops.native import kernel
 from nmt.ops.recurrence import State, recurrent_product
 from nmt.ops.unit import CKernel, GateValues, Step, Unit, Update, register, rows_of
 
@@ -70,11 +70,11 @@ class GRUKernel(CKernel):
         own, other = self.parameters
         inputs, masked, (_, batch, hidden, dtype, _) = (*rows_of(x), gates, *own), rows_of(mask), self.sizes
         self.matrices[0].forward(before.operand[0], out=gates)
-        kernel("gru_reset", dtype, source=native_file("gru"))(
+        kernel("gru_reset", dtype, source=self.unit.native_file)(
             *inputs, *masked, before.parts, hidden, resets, batch, hidden
         )
         self.matrices[1].forward(resets, out=candidates)
-        run = kernel("gru_forward", dtype, source=native_file("gru"))
+        run = kernel("gru_forward", dtype, source=self.unit.native_file)
         states = before.parts, after.parts, after.operand, hidden
         run(*inputs, candidates, *other, *masked, *states, batch, hidden)
 
@@ -87,13 +87,13 @@ class GRUKernel(CKernel):
         )
         own, other = self.parameters
         inputs, masked, (_, batch, hidden, dtype, _) = (*rows_of(x), gates, *own), rows_of(mask), self.sizes
-        run = kernel("gru_backward", dtype, source=native_file("gru"))
+        run = kernel("gru_backward", dtype, source=self.unit.native_file)
         run(
             *(*inputs, candidates, *other, *masked, before.parts, hidden, *rows_of(d_output)),
             *(gradient, *rows_of(dx), d_candidates, batch, hidden),
         )
         d_resets = torch.empty(batch, hidden, dtype=dtype)
         self.matrices[1].backward(d_candidates, out=d_resets)
-        run = kernel("gru_backward_reset", dtype, source=native_file("gru"))
+        run = kernel("gru_backward_reset", dtype, source=self.unit.native_file)
         run(*inputs, *masked, before.parts, hidden, d_resets, gradient, *rows_of(dx), d_gates, batch, hidden)
         self.add_backward(0, d_gates, to=gradient[0])

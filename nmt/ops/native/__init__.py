@@ -37,10 +37,10 @@ _ANY: Final = frozenset(value for value in vars(torch).values() if isinstance(va
 
 
 @functools.cache
-def problem() -> str | None:
-    """Why there are no native kernels here, None if there are; compiles them if necessary."""
+def problem(source: Path | None = None) -> str | None:
+    """Why there are no native kernels here, or none of a C file, None if there are; compiles them if necessary."""
     try:
-        _library()
+        _library() if source is None else _library(source)
     except (BuildError, OSError) as error:
         return str(error)
     return None
@@ -69,12 +69,6 @@ def usable(like: Tensor) -> bool:
 def has(name: str, dtype: torch.dtype) -> bool:
     """Whether there is such a kernel; some are only compiled for CPUs that have the instructions for them."""
     return problem() is None and _library().address(f"{name}_{TYPES[dtype]}") is not None
-
-
-@functools.cache
-def native_file(unit: str) -> Path:
-    """The C file of a unit of nmt, which is compiled when it is first used."""
-    return Path(__file__).parents[1] / unit / "native.c"
 
 
 @functools.cache

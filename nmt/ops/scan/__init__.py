@@ -38,6 +38,10 @@ class ScanUnit(Unit):
     """Whether Triton keeps the states other than h in fp32, for a gradient that jumps where they cross some value."""
     cells: ClassVar[int] = 1
 
+    @functools.cached_property
+    def native_file(self) -> Path:
+        return self.native_source or Path(__file__).with_name(f"{self.name}.c")
+
     @property
     def code(self) -> int:
         """Its options, the first in the lowest bit."""
@@ -245,7 +249,7 @@ def _run(
     """Call a kernel of scan.h, forward or backward, which reads the inputs [B, n, kH], the weights, the mask and the
     states [P, n, B, H] before and after each step; `more` are its arguments between the states and the sizes."""
     (before, after), weights = states, _NONE if vectors is None else vectors
-    kernel(f"{unit.name}_{name}", x.dtype, source=unit.native_source or Path(__file__).with_name(f"{unit.name}.c"))(
+    kernel(f"{unit.name}_{name}", x.dtype, source=unit.native_file)(
         *(*_steps(x), weights, *_steps(mask)),
         *(before, before.stride(0), after, after.stride(0), after.stride(2), after.stride(1), *more),
         *(len(x), x.size(1), x.size(-1) // unit.inputs, reverse, unit.code << 1 | unit.cells - 1),

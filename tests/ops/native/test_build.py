@@ -26,6 +26,7 @@ from nmt.ops.dropout import dropout
 from nmt.ops.linear_cross_entropy import linear_cross_entropy
 from nmt.ops.native import build
 from nmt.ops.sequence import sequence
+from nmt.ops.unit import UNITS
 from tests.compiled import writes
 from tests.conftest import HANGS
 from tests.ops.units import needs_native
@@ -223,6 +224,23 @@ print("ready", flush=True)
 sys.stdin.readline()
 print(build.library([pathlib.Path(sys.argv[2])], openmp=False))
 """
+
+
+@needs_native
+def test_a_unit_whose_kernels_cannot_be_compiled_any_more_runs_in_pytorch(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where a machine with a compiler has kept the common kernels, and others without one share the directory."""
+    assert native.problem() is None
+    for cached in (native.problem, native._library):
+        cached.cache_clear()
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    x, unit = torch.randn(2, 3, 3 * 4), UNITS["lrn"](weights=())
+    caplog.clear()
+    assert sequence(unit, x)[0].shape == (2, 3, 4)
+    (said,) = caplog.messages
+    assert re.fullmatch(r"lrn: there is no C compiler .*, slower PyTorch code runs\.", said)
 
 
 @needs_native
