@@ -101,6 +101,7 @@ SEARCHES: Registry[Any] = Registry(
     "search", "nmt.search.base", "nmt.search.beam", "nmt.sampling.search", "nmt.sampling.diverse"
 )
 CONSTRAINED_SEARCHES: Registry[Any] = Registry("search with required phrases", "nmt.required_phrases.search")
+DOUBTS: Registry[Any] = Registry("doubt about a training", "nmt.doubts.training")
 EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")
 CONVERTERS: Registry[Any] = Registry("converter", "nmt.zero.command", "nmt.marian.command")
 INSPECTORS: Registry[Any] = Registry("look inside models", "nmt.inspection.looking")

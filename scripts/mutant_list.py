@@ -40,7 +40,7 @@ _FURTHER = {
     "kept_text": ("tests/search",),
     "search": ("tests/cli", "tests/kept_text"),
     "tasks": ("tests/training", "tests/cli"),
-    "training": ("tests/distributed", "tests/cli/test_train.py"),
+    "training": ("tests/distributed", "tests/cli/test_train.py", "tests/doubts"),
     "zero": ("tests/interop",),
 }
 """By package: folders of tests that notice its bugs besides its own."""

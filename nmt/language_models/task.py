@@ -33,10 +33,9 @@ from nmt.ops.dropout import Masks, batch_key
 from nmt.ops.linear_cross_entropy import Losses
 from nmt.ops.recurrence import at_least_fp32
 from nmt.other_tasks.in_memory import OF_TRANSLATION, ScoreValidator, batch_settings, largest_batch, tokenizer_of
-from nmt.registry import TASKS
+from nmt.registry import DOUBTS, TASKS
 from nmt.training.batches import BatchStream, Group, Position, Prefetching
 from nmt.training.distributed import Share, World, interleave
-from nmt.training.doubts import odd_vocabularies
 from nmt.training.losses import BatchLoss, Loss, sampled_losses
 from nmt.training.state import perplexity, seed_everything
 from nmt.training.task import MemorySample, Task
@@ -592,7 +591,10 @@ class LanguageModelling(Task):
         ]
 
     def doubts(self, data: PreparedText, batches: StreamBatches | BatchStream) -> list[str]:
-        return odd_vocabularies(self.config, data.tokenizer, {"source": self._files("train")[0]})
+        found: list[str] = DOUBTS.get("odd_vocabularies")(
+            self.config, data.tokenizer, {"source": self._files("train")[0]}
+        )
+        return found
 
     def describe_epoch(self, batches: StreamBatches | BatchStream) -> str:
         if isinstance(batches, BatchStream):

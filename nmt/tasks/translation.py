@@ -28,14 +28,13 @@ from nmt.evaluation import build_metrics
 from nmt.interop.run_layout import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.registry import GUIDES, KEEPERS, LOSSES, TASKS
+from nmt.registry import DOUBTS, GUIDES, KEEPERS, LOSSES, TASKS
 from nmt.search.ruled import fusion_of
 from nmt.search.shortlist import load_shortlist
 from nmt.search.translator import Translator
 from nmt.search.values import Translation as Translated
 from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World, interleave
-from nmt.training.doubts import few_updates, large_vocabularies, odd_vocabularies
 from nmt.training.losses import Loss, TrainingBatch
 from nmt.training.preflight import too_large
 from nmt.training.run_dir import write_lines
@@ -183,12 +182,13 @@ class Translation(Task):
     def doubts(self, data: PreparedData, batches: BatchStream) -> list[str]:
         sizes = data.tokenizer.source_size, data.tokenizer.target_size
         taken = self.config.training.init_from is not None
-        large = [] if taken else large_vocabularies(self.config, data.train, sizes=sizes)
-        few = few_updates(self.config, batches.updates_per_epoch())
+        large = [] if taken else DOUBTS.get("large_vocabularies")(self.config, data.train, sizes=sizes)
+        few = DOUBTS.get("few_updates")(self.config, batches.updates_per_epoch())
         dev = [] if data.dev is None else data.dev.report.doubts("dev")
         text = self.config.data
         pairs = find_pairs(text.train, text.source_language, text.target_language, key="data.train")[:1]
-        odd = [line for pair in pairs for line in odd_vocabularies(self.config, data.tokenizer, pair._asdict())]
+        tried = DOUBTS.get("odd_vocabularies")
+        odd = [line for pair in pairs for line in tried(self.config, data.tokenizer, pair._asdict())]
         return [*data.train.report.doubts("train"), *dev, *odd, *large, *few]
 
     def describe_epoch(self, batches: BatchStream) -> str:

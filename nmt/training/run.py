@@ -26,11 +26,10 @@ from nmt.kernel_check import choose_kernels, use_verified_kernels
 from nmt.models import parameters_by_part
 from nmt.models.base import Seq2Seq
 from nmt.ops.hardware import kernels_in_use
-from nmt.registry import METRICS, OPTIMIZERS, SCHEDULES
+from nmt.registry import DOUBTS, METRICS, OPTIMIZERS, SCHEDULES
 from nmt.system import CpuClock, available_cores
 from nmt.training.callbacks import Callbacks, End, Start, stop_of
 from nmt.training.distributed import World, check_same
-from nmt.training.doubts import never_learned
 from nmt.training.logs import EVENTS, RunLog, read_events, warnings_in
 from nmt.training.run_dir import (
     LOCK,
@@ -263,7 +262,7 @@ def _end(task: Task, trainer: Trainer, data: Prepared, ending: Ending) -> None:
     log.say(f"{ending.reason} at update {progress.step}, epoch {progress.epochs_done():.2f}. {where}".rstrip())
     if trainer.world.is_main and ending.exit_code == 0 and is_file(run / EVENTS):
         validations = [event for event in read_events(run) if event["event"] == "validation"]
-        if doubt := never_learned(validations):
+        if doubt := DOUBTS.get("never_learned")(validations):
             trainer.warn(doubt)
     if not ending.finished:
         log.say("the same command resumes this run")

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nmt.errors import ConfigError, counted
+from nmt.registry import DOUBTS
 from nmt.system import CpuClock, frozen_objects
 from nmt.training.batches import Group, Position, Prefetching
 from nmt.training.callbacks import Callbacks, UpdateResult, ValidationResult
 from nmt.training.distributed import World, check_same
-from nmt.training.doubts import equal_translations, inspect
 from nmt.training.logs import SAMPLE_HANG, ProgressBar, RunLog, memory_mb
 from nmt.training.run_dir import CheckpointStore, Loaded, kept_translations, write_lines
 from nmt.training.state import (
@@ -121,7 +121,7 @@ class Trainer:
         self.interval.seconds += time.perf_counter() - started
         if is_first and self.world.is_main and group.batches:
             batch = group.batches[0]
-            health = inspect(self.updater.model, batch.source, batch.target, grad_norm=update.grad_norm)
+            health = DOUBTS.get("health")(self.updater.model, batch.source, batch.target, grad_norm=update.grad_norm)
             self.record("health", dataclasses.asdict(health))
             self.log.say("\n".join([health.summary(), *health.problems()]))
         if not update.applied:
@@ -376,7 +376,7 @@ class Trainer:
             self.log.say(f"  {counted(len(result.translations), 'translation')} in {kept}")
         for problem in result.faults.problems:
             self.log.say(f"  {problem}")
-        if doubt := equal_translations(result.translations):
+        if doubt := DOUBTS.get("equal_translations")(result.translations):
             self.warn(doubt)
         signatures = [f"  {signature}" for signature in result.signatures.values()]
         self.log.say_details([*signatures, *_sample_lines(result.samples)])

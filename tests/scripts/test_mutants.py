@@ -27,6 +27,7 @@ TOGETHER = {
     "augmentation": "data",
     "case_marks": "data",
     "demo_corpus": "data",
+    "doubts": "training",
     "inspection": "library",
     "live": "guided_alignment",
     "onnx_export": "interop",

@@ -26,7 +26,7 @@ from nmt.errors import counted
 from nmt.models.attention import AdditiveAttention
 from nmt.models.base import Seq2Seq
 from nmt.ops.dispatch import selected
-from nmt.registry import TOKENIZERS
+from nmt.registry import DOUBTS, TOKENIZERS
 
 SELDOM = 20
 """A piece that training sees fewer times is hardly learned. (Gowda and May, EMNLP 2020 Findings, ask for 100 of nearly
@@ -50,6 +50,7 @@ _SIDES = ("source", "target")
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
+@DOUBTS.register("odd_vocabularies")
 def odd_vocabularies(config: Config, tokenizer: Tokenizer, files: Mapping[str, Path]) -> list[str]:
     """A line for each vocabulary that the configuration names and that does not fit its text; `files` are by sides.
 
@@ -107,6 +108,7 @@ def _tried(tokenizer: Tokenizer, side: str, lines: Sequence[str]) -> _Tried:
     return _Tried(len(ids), sum(number in odd for number in ids))
 
 
+@DOUBTS.register("large_vocabularies")
 def large_vocabularies(config: Config, corpus: Corpus, *, sizes: tuple[int, int]) -> list[str]:
     """A line for each vocabulary most of whose pieces occur SELDOM in training; `sizes` are the vocabulary sizes.
 
@@ -137,6 +139,7 @@ def large_vocabularies(config: Config, corpus: Corpus, *, sizes: tuple[int, int]
     return lines
 
 
+@DOUBTS.register("few_updates")
 def few_updates(config: Config, updates_per_epoch: int) -> list[str]:
     """A line where an epoch has fewer than FEWEST_UPDATES updates."""
     if updates_per_epoch >= FEWEST_UPDATES:
@@ -154,6 +157,7 @@ def few_updates(config: Config, updates_per_epoch: int) -> list[str]:
     return [f"{few}; possible remedies: {cure}{also}"]
 
 
+@DOUBTS.register("equal_translations")
 def equal_translations(translations: Sequence[str]) -> str | None:
     """A line where all of several translations are the same."""
     if len(translations) < 2 or len(set(translations)) > 1:
@@ -166,6 +170,7 @@ def equal_translations(translations: Sequence[str]) -> str | None:
     )
 
 
+@DOUBTS.register("never_learned")
 def never_learned(validations: Sequence[Mapping[str, Any]]) -> str | None:
     """A line where the output at the last of these events of the log was no better than chance, and hardly ever was.
 
@@ -273,6 +278,7 @@ def saturation(model: Seq2Seq, source: Tensor, target: Tensor) -> dict[str, floa
     return {part: watch.saturated[part] / count for part, count in sorted(watch.values.items())}
 
 
+@DOUBTS.register("health")
 def inspect(model: Seq2Seq, source: Tensor, target: Tensor, *, grad_norm: float = math.inf) -> Health:
     """The health of a model that holds the gradients of its first batch, source [B, S], target [B, T].
 

@@ -19,15 +19,16 @@ from nmt.config.load import bundled_names
 from nmt.config.schema import EvaluationConfig
 from nmt.data.prepare import prepare
 from nmt.data.vocabulary import SPECIAL_TOKENS
-from nmt.evaluation.metrics import build_metrics
-from nmt.tasks.translation import build_batches
-from nmt.training import doubts, update
-from nmt.training.doubts import (
+from nmt.doubts import training as doubts
+from nmt.doubts.training import (
     equal_translations,
     few_updates,
     large_vocabularies,
     never_learned,
 )
+from nmt.evaluation.metrics import build_metrics
+from nmt.tasks.translation import build_batches
+from nmt.training import update
 from nmt.training.state import Ranking
 from nmt.training.update import StartingGradient
 from nmt.training.validation import chance_of

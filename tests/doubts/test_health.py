@@ -14,10 +14,10 @@ from torch import Tensor
 from nmt.classification.model import FIRST_LABEL, Texts
 from nmt.config import load_config
 from nmt.config.load import bundled_names
+from nmt.doubts import training as doubts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.tagging.model import Sentences
-from nmt.training import doubts
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 
 VOCABULARY = 1000

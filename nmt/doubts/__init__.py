@@ -1,0 +1,1 @@
+"""What may make a training useless: warnings."""
