@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-FACTS = ["date", "hardware", "versions", "threads", "command"]
+FACTS = ["date", "hardware", "peaks of one core", "versions", "threads", "command"]
 
 
 @pytest.fixture(autouse=True)
