@@ -79,6 +79,8 @@ class Registry(Generic[T]):
 
 AUGMENTERS: Registry[Any] = Registry("augmentation", "nmt.augmentation.epochs")
 MODIFIERS: Registry[Any] = Registry("modifier of training text", "nmt.augmentation.modifiers")
+CARDS: Registry[Any] = Registry("card of models", "nmt.model_cards.card")
+IN_CAPITALS: Registry[Any] = Registry("treatment of lines in capitals", "nmt.case_marks.lines")
 CASES: Registry[Any] = Registry("way to keep capitals", "nmt.case_marks.model")
 KEEPERS: Registry[Any] = Registry("way to keep text", "nmt.kept_text.keeper")
 CELLS: Registry[Any] = Registry("cell", "nmt.cells")

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from nmt.data.letters import LOWER, UPPER
+from nmt.case_marks.letters import LOWER, UPPER
 
 MARKS = "⇧⇮⇩⇪⇫⇬⇭"
 _CAPITAL, _UPPER, _AS_IS, _STRETCH, _TITLE, _END, _LITERAL = list(MARKS)

@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("--source: allowed only with --format engine")
     measured = "" if arguments.source is None else _measured(arguments)
     exported, what = _exported(arguments, format_, note=measured)
-    from nmt.interop.model_card import megabytes
+    from nmt.interop.facts import megabytes
 
     for note in exported.notes:
         print(f"nmt-export: {note}", file=sys.stderr)
@@ -123,7 +123,7 @@ def _measured(arguments: argparse.Namespace) -> str:
     """What rounding costs, in Markdown: a first file is written, and translates the text as the run does."""
     from nmt.data.text import read_lines
     from nmt.files import temporary_directory
-    from nmt.interop.model_card import megabytes
+    from nmt.interop.facts import megabytes
     from nmt.library import evaluation, loading
 
     lines, references = list(read_lines(arguments.source)), list(read_lines(arguments.ref))

@@ -34,12 +34,13 @@ from nmt.interop.exported import (
     format_name,
     packed,
 )
-from nmt.interop.model_card import MAKER, model_card
+from nmt.interop.facts import MAKER
 from nmt.interop.model_dir import LoadedModel, find_model, read_model
 from nmt.interop.run_layout import TrainingFacts, write_facts
 from nmt.interop.weights_file import read_metadata, write_weights
 from nmt.models.base import Seq2Seq
 from nmt.models.inference import known_matrices
+from nmt.registry import CARDS
 
 _UNFINISHED = ".writing-"
 """The beginning of a directory's name until it is complete."""
@@ -107,7 +108,9 @@ def export_model(
         size = _write_parts(folder, output, weights, config=config, tokenizer=loaded.tokenizer, metadata=metadata)
         if loaded.longest_source.is_known:
             write_facts(folder, TrainingFacts(loaded.longest_source.tokens, loaded.several))
-        card = model_card(loaded, name=output.name, stored=stored, weights=size, total=_size(folder), note=note)
+        card = CARDS.get("markdown")(
+            loaded, name=output.name, stored=stored, weights=size, total=_size(folder), note=note
+        )
         write_new(folder / run_layout.CARD, card.encode("utf-8"))
         write_new(folder / run_layout.SUMS, sums_text(_sums(folder)))
         total = _size(folder)

@@ -11,12 +11,11 @@ from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import UNK, Tokenizer
-from nmt.data.capitals import capitals
 from nmt.data.tokenizer import Span, on_one_line
 from nmt.errors import SettingError
 from nmt.kept_text.lines import Kept, KeptLine, keep, load_glossary
 from nmt.kept_text.placing import Piece, Placer, SourceUnits, pieces_of, source_units, written_parts
-from nmt.registry import KEEPERS
+from nmt.registry import IN_CAPITALS, KEEPERS
 from nmt.search.reading import Reading
 from nmt.search.source import Part, Source
 from nmt.search.texts import Written, by_words, words_of_line
@@ -121,7 +120,8 @@ class Keeper:
                 if copied:
                     pieces[place] = replace(piece, text=copied, unknown=None)
         if source.in_capitals:
-            return [piece if piece.kept else replace(piece, text=capitals(piece.text)) for piece in pieces]
+            upper = IN_CAPITALS.get("upper")
+            return [piece if piece.kept else replace(piece, text=upper(piece.text)) for piece in pieces]
         return pieces
 
 

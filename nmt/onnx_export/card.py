@@ -10,11 +10,12 @@ import onnx
 from nmt.config.schema import DecodingConfig
 from nmt.data.sentencepiece import has_case_marks
 from nmt.interop.engine.export import lacking, numbers_of, settings_in_words, temperature_of
-from nmt.interop.model_card import facts_for_tools, model_card
+from nmt.interop.facts import facts_for_tools
 from nmt.interop.model_dir import LoadedModel
 from nmt.light.options import names_of
 from nmt.onnx_export.graph import OPSET
 from nmt.onnx_export.weights import BLOCK, OnnxPrecision
+from nmt.registry import CARDS
 
 FORMAT: Final = "nmt-onnx"
 VERSION: Final = 1
@@ -158,7 +159,7 @@ def readme_of(
         f"```python\n{example}```",
     ]
     words = PRECISIONS[precision]
-    return model_card(
+    return CARDS.get("markdown")(
         loaded, name=name, stored=precision, weights=weights, total=total, words=words, use=use, note=note
     )
 

@@ -12,13 +12,12 @@ from typing import Any, Final
 
 from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer
-from nmt.data.capitals import in_capitals, small_letters
 from nmt.data.sentences import Lines, splitter_of
 from nmt.data.tokenizer import LANGUAGE, Span, language_token, on_one_line, word_spans
 from nmt.errors import ConfigError, SettingError, say_once
 from nmt.light.options import AUTO, NONE
 from nmt.light.splitter import Splitter
-from nmt.registry import KEEPERS
+from nmt.registry import IN_CAPITALS, KEEPERS
 from nmt.search.values import Request
 
 _WORD_END = re.compile(r"\s+")
@@ -186,11 +185,12 @@ class Sources:
         """What the model reads instead of a line in capitals; None of another line, and of one with wishes, which are
         about the line as it stands."""
         is_free = self._lowers and not (request.prefix.strip() or request.required or request.forbidden)
-        if not is_free or not in_capitals(text[start:]):
+        if not is_free or not IN_CAPITALS.get("is")(text[start:]):
             return None
         bounds = [] if self._splitter is None else self._splitter.bounds(text[start:])
         is_english = self._lines.source_language.split("-")[0] == "en"
-        return text[:start] + small_letters(text[start:], bounds, is_english=is_english)
+        small: str = IN_CAPITALS.get("lower")(text[start:], bounds, is_english=is_english)
+        return text[:start] + small
 
     def of(self, requests: Sequence[Request]) -> dict[int, Source]:
         """What of the lines is sent through the model, by their places: what has words, of which there are tokens.

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from nmt.data import Tokenizer
-from nmt.data.capitals import capitals
 from nmt.data.tokenizer import Span, on_one_line, word_spans
+from nmt.registry import IN_CAPITALS
 from nmt.search.constraints import ConstraintsMaker
 from nmt.search.reading import Reading, tokens_of
 from nmt.search.source import Source, places_of
@@ -158,7 +158,9 @@ class Texts:
             words -= bool(joined and part.text and not space)  # without a space the last word continues
             begins.append(words)
             words += len(word_spans(part.text)) if align else 0
-            joined += space + (capitals(part.text) if source.in_capitals and not is_placed else part.text)
+            joined += space + (
+                IN_CAPITALS.get("upper")(part.text) if source.in_capitals and not is_placed else part.text
+            )
         if not align:
             return joined, None
         aligned: list[tuple[int, int]] = []

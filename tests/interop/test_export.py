@@ -262,9 +262,7 @@ def test_a_folder_is_written_whole_or_not_at_all(run: Path, tmp_path: Path, monk
     with pytest.raises(CheckpointError, match="exists already; choose another name or replace it with --overwrite"):
         export_model(run, out)
     with monkeypatch.context() as broken, pytest.raises(OSError, match=f"full: .*{out.name}"):
-        broken.setattr(
-            "nmt.interop.export.model_card", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
-        )
+        broken.setattr("nmt.registry.CARDS.get", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
         export_model(run, out, overwrite=True)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     export_model(run, out, overwrite=True)

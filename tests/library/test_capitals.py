@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 import nmt
+from nmt.case_marks.lines import capitals
 from nmt.cli import export, translate
-from nmt.data.capitals import capitals
 from nmt.interop import run_layout
 from nmt.light import Translator
 from tests.compiled import needed_engine

@@ -30,6 +30,7 @@ TOGETHER = {
     "doubts": "training",
     "inspection": "library",
     "live": "guided_alignment",
+    "model_cards": "interop",
     "onnx_export": "interop",
     "optimization": "training",
     "other_tasks": "tagging",

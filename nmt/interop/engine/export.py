@@ -25,10 +25,11 @@ from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.opened import MAGIC
 from nmt.interop.engine.program import NONE, SMALLEST_INT8, Instruction, Lowered, Precision, Stored, Value
 from nmt.interop.export import Exported, check_range, read_for_export
-from nmt.interop.model_card import facts_for_tools, model_card
+from nmt.interop.facts import facts_for_tools
 from nmt.interop.model_dir import LoadedModel
 from nmt.interop.run_layout import check_no_part
 from nmt.light.options import OPTIONS, Option, options_of
+from nmt.registry import CARDS
 
 PRECISIONS: Final[dict[Precision, str]] = {
     "int8": f"int8: matrices of {SMALLEST_INT8} columns or more with a scale for each row, all else fp32",
@@ -157,7 +158,9 @@ def _meta(
         **facts_for_tools(loaded, precision=precision),
         "decoding": settings_in_words(settings),
         "training_max_length": loaded.config.data.max_length,
-        "card": model_card(loaded, name=name, stored=precision, weights=weights, total=total, words=words, note=note),
+        "card": CARDS.get("markdown")(
+            loaded, name=name, stored=precision, weights=weights, total=total, words=words, note=note
+        ),
     }
     return json.dumps(meta, ensure_ascii=False, indent=1).encode("utf-8")
 

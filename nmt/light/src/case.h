@@ -46,7 +46,7 @@ bool case_begins_with_mark(const char *text, size_t size);
 /* A text in small letters. */
 int64_t case_lower(const char *text, size_t size, char **to, size_t *room);
 
-/* A text in capitals, as nmt/data/capitals.py describes it, and back: whether two words have capitals, and none a small
+/* A text in capitals, as nmt/case_marks/lines.py describes it, and back: whether two words have capitals, and none a small
    letter; small letters of as many bytes, except the first letter of each sentence and the English I; capitals. */
 bool case_in_capitals(const char *text, size_t size);
 void case_lower_line(const char *text, size_t size, const split_rules *, bool is_english, char *to);

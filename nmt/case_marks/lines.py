@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from nmt.data.letters import LOWER, UPPER
+from nmt.case_marks.letters import LOWER, UPPER
 from nmt.data.tokenizer import Span
+from nmt.registry import IN_CAPITALS
 
 _CAPITAL = re.compile(f"[{''.join(map(chr, LOWER))}]")
 _SMALL = re.compile(f"[{''.join(map(chr, UPPER))}]")
@@ -19,11 +20,13 @@ _I = re.compile(r"(?<!\w)i(?!\w)")
 _UPPER = UPPER | {0xDF: "SS"}
 
 
+@IN_CAPITALS.register("is")
 def in_capitals(line: str) -> bool:
     """Whether two words of a line, or more, have capitals, and none has a small letter."""
     return _SMALL.search(line) is None and sum(_CAPITAL.search(word) is not None for word in line.split()) > 1
 
 
+@IN_CAPITALS.register("lower")
 def small_letters(line: str, sentences: Sequence[Span], *, is_english: bool) -> str:
     """A line in small letters, as many as it has, except the first letter of each sentence and the English I."""
     found = line.translate(_SMALL_OF)
@@ -35,6 +38,7 @@ def small_letters(line: str, sentences: Sequence[Span], *, is_english: bool) -> 
     return found
 
 
+@IN_CAPITALS.register("upper")
 def capitals(text: str) -> str:
     """A text in capitals; `ß` becomes `SS`."""
     return text.translate(_UPPER)

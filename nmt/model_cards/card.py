@@ -16,20 +16,20 @@ from nmt.errors import counted, printable
 from nmt.files import is_file
 from nmt.interop import run_layout
 from nmt.interop.exported import FORMATS
+from nmt.interop.facts import MAKER, megabytes
 from nmt.interop.run_layout import EVENTS, read_events
 from nmt.interop.weights_file import read_metadata
 from nmt.models.build import parameters_by_part
+from nmt.registry import CARDS
 
 if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
 
 UNKNOWN = "not recorded"
-MAKER = "made_by"
-"""Key in the metadata of averaged weights: the run around them made them, and may replace them."""
-
 Row = tuple[str, ...]
 
 
+@CARDS.register("markdown")
 def model_card(
     loaded: LoadedModel,
     *,
@@ -78,23 +78,6 @@ def model_card(
         _scores(loaded, events, stored=stored),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def facts_for_tools(loaded: LoadedModel, *, precision: str) -> dict[str, Any]:
-    """The description of a model in JSON, common to all exports."""
-    config = loaded.config
-    return {
-        "nmt_version": __version__,
-        "source_language": config.data.source_language,
-        "target_language": config.data.target_language,
-        "architecture": config.model.architecture,
-        "units": loaded.model.outline(config.model).mixing,
-        "parameters": sum(parameters_by_part(loaded.model).values()),
-        "precision": precision,
-        "normalization": {side: loaded.tokenizer.rule_of(side) for side in SIDES},
-        "longest_training_source": loaded.longest_source.tokens if loaded.longest_source.is_known else None,
-        "sources_of_several_sentences": loaded.several,
-    }
 
 
 def _facts(
@@ -187,11 +170,6 @@ def _events(directory: Path) -> list[dict[str, Any]]:
 def _short(prefix: str) -> str:
     """The name of a text, without its folder on this machine."""
     return "/".join(Path(prefix).parts[-2:]) if Path(prefix).is_absolute() else prefix
-
-
-def megabytes(size: int) -> str:
-    """`8.31 MB`, of 10**6 bytes."""
-    return f"{size / 1e6:,.2f} MB"
 
 
 def _table(rows: Sequence[Row]) -> str:
