@@ -12,6 +12,7 @@ from nmt.cli.arguments import MODELS_OR_FILES, add_checkpoint, add_decoding, add
 from nmt.cli.common import add_device, add_errors, add_plugins, main_of, make_parser, say
 from nmt.errors import ConfigError
 from nmt.interop.engine.opened import are_engine_files
+from nmt.registry import PIPES
 from nmt.system import keep_large_blocks, keep_more_kernels
 
 if TYPE_CHECKING:
@@ -106,8 +107,6 @@ def build_parser() -> argparse.ArgumentParser:
 def translate(arguments: argparse.Namespace) -> int:
     """Load the model, and translate alone or together with the processes that torchrun started."""
     if arguments.live is not None:
-        from nmt.registry import PIPES
-
         return int(PIPES.get("live")(arguments))
     if are_engine_files(arguments.models):
         return _translate(arguments, None)

@@ -108,9 +108,8 @@ def export_model(
         size = _write_parts(folder, output, weights, config=config, tokenizer=loaded.tokenizer, metadata=metadata)
         if loaded.longest_source.is_known:
             write_facts(folder, TrainingFacts(loaded.longest_source.tokens, loaded.several))
-        card = CARDS.get("markdown")(
-            loaded, name=output.name, stored=stored, weights=size, total=_size(folder), note=note
-        )
+        describe, total = CARDS.get("markdown"), _size(folder)
+        card = describe(loaded, name=output.name, stored=stored, weights=size, total=total, note=note)
         write_new(folder / run_layout.CARD, card.encode("utf-8"))
         write_new(folder / run_layout.SUMS, sums_text(_sums(folder)))
         total = _size(folder)

@@ -104,8 +104,7 @@ class Source:
 
 
 def keeper_of(tokenizer: Tokenizer, decoding: DecodingConfig, *, glossary: str | None = None) -> Any:
-    """What keeps parts of lines as they are, where `decoding` asks for that; errors are those of the `Keeper` of
-    nmt.kept_text."""
+    """What keeps parts of lines as they are, where `decoding` asks for that; errors are those of its constructor."""
     if not (decoding.placeholders or decoding.glossary is not None or decoding.replace_unknown):
         return None
     return KEEPERS.get("attention")(tokenizer, decoding, glossary=glossary)
@@ -182,8 +181,7 @@ class Sources:
         return [token], own.end() if own else 0
 
     def _small(self, request: Request, text: str, start: int) -> str | None:
-        """What the model reads instead of a line in capitals; None of another line, and of one with wishes, which are
-        about the line as it stands."""
+        """What the model reads in place of a line in capitals; None of others, and of those with wishes."""
         is_free = self._lowers and not (request.prefix.strip() or request.required or request.forbidden)
         if not is_free or not IN_CAPITALS.get("is")(text[start:]):
             return None

@@ -150,6 +150,7 @@ class Texts:
                 texts.append(Written(on_one_line(text), spans))
         if request.prefix:
             texts[0] = _respelled(texts[0], self._constraints.with_prefix(request, texts[0].text))
+        as_written = IN_CAPITALS.get("upper") if source.in_capitals and not is_placed else str
         joined = ""
         begins: list[int] = []  # the number of the first word of each part
         words = 0
@@ -158,9 +159,7 @@ class Texts:
             words -= bool(joined and part.text and not space)  # without a space the last word continues
             begins.append(words)
             words += len(word_spans(part.text)) if align else 0
-            joined += space + (
-                IN_CAPITALS.get("upper")(part.text) if source.in_capitals and not is_placed else part.text
-            )
+            joined += space + as_written(part.text)
         if not align:
             return joined, None
         aligned: list[tuple[int, int]] = []

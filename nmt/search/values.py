@@ -119,11 +119,9 @@ def wants_pieces(details: Details) -> bool:
 
 SPLIT = "split"
 SEVERAL = "several_sentences"
-CAPITALS = "capitals"
 NOT_FINITE = "no_finite_translation"
 AT_LIMIT = "length_limit"
 LONGER = "longer_than_training"
-MISSING = "required_missing"
 
 
 @dataclass(frozen=True)
@@ -170,11 +168,11 @@ class Translation:
         notes = {
             SPLIT: self.parts > self.sentences,
             SEVERAL: self.several,
-            CAPITALS: self.in_capitals,
+            "capitals": self.in_capitals,
             NOT_FINITE: not self.is_finite,
             AT_LIMIT: not self.has_ended,
             LONGER: self.longest_part > longest,
-            MISSING: self.missing > 0,
+            "required_missing": self.missing > 0,
         }
         return results.Result(
             self.source,

@@ -153,14 +153,13 @@ def _meta(
     """The description of the file for people and tools."""
     total, weights = sum(map(len, sections.values())), len(sections["DATA"])
     words = PRECISIONS[precision]
+    card = CARDS.get("markdown")
     meta: dict[str, Any] = {
         "name": printable(name),
         **facts_for_tools(loaded, precision=precision),
         "decoding": settings_in_words(settings),
         "training_max_length": loaded.config.data.max_length,
-        "card": CARDS.get("markdown")(
-            loaded, name=name, stored=precision, weights=weights, total=total, words=words, note=note
-        ),
+        "card": card(loaded, name=name, stored=precision, weights=weights, total=total, words=words, note=note),
     }
     return json.dumps(meta, ensure_ascii=False, indent=1).encode("utf-8")
 
