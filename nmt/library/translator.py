@@ -201,8 +201,7 @@ class Translator(ABC):
         return self._inspection(_line(source, "source"), None if target is None else _line(target, "target"))
 
     def live(self, policy: str = "wait_k", **options: Any) -> Any:
-        """A session of live translation, an `nmt.live.session.Session`: `feed(text)` returns what no longer changes of
-        the translation, `end()` the rest.
+        """A session of live translation: `feed(text)` returns what no longer changes of it, `end()` the rest.
 
         `options`: those of the policy (`wait` of `wait_k`, `agree` of `local_agreement`, `unread` of `alignatt`), and
         those of `translate`. Raises ConfigError for unknown ones.

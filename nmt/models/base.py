@@ -188,8 +188,7 @@ class Seq2Seq(nn.Module):
     def encode(self, source: Tensor, *, tight: bool = False, begun: Tensor | None = None) -> Encoded:
         """Encode source [B, S]; columns of only padding are dropped, which leaves S'.
 
-        `tight`: there are none. Otherwise a GPU must be queried, which waits for it. `begun`: how many words [B] have
-        been read where the decoder begins; by default all.
+        `tight`: there are none; else a GPU must be queried. `begun`: words [B] read where the decoder begins (all).
         """
         source = source if tight else drop_padding_columns(source)
         mask = source != PAD
