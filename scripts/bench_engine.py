@@ -29,8 +29,9 @@ from bench_facts import add_output, facts, in_turn, listed, put
 
 from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
+from nmt.compiling import engine_recipe
+from nmt.compiling import library as compiled
 from nmt.errors import DataError
-from nmt.interop.engine.opened import compiled_engine
 
 CASE = Path(__file__).with_name("bench_engine_case.py")
 DATA = "data/multi30k/test_2016_flickr"
@@ -94,7 +95,7 @@ def cases(arguments: argparse.Namespace) -> Iterator[Case]:
                 "threads": threads,
                 "precision": arguments.precision,
                 "kernels": None,
-                "library": str(compiled_engine()),
+                "library": str(compiled(engine_recipe(everywhere=True))),
                 "source": arguments.source,
                 "reference": arguments.reference,
                 "lines": arguments.lines,

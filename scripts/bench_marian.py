@@ -35,8 +35,9 @@ from bench_facts import add_output, facts, in_turn, listed, put
 
 from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
+from nmt.compiling import engine_recipe
+from nmt.compiling import library as compiled
 from nmt.errors import DataError
-from nmt.interop.engine.opened import compiled_engine
 from nmt.marian import pieces
 from nmt.marian.arrays import write_bin
 from nmt.marian.convert import convert_to_file
@@ -182,7 +183,9 @@ def cases(arguments: argparse.Namespace) -> Iterator[Case]:
     (work / "lines.json").write_text(
         json.dumps(grouped(vocabulary, text_of(data, "test_2016_flickr.en.gz")[: arguments.lines])), encoding="utf-8"
     )
-    library = str(Path(arguments.library).resolve()) if arguments.library else str(compiled_engine())
+    library = (
+        str(Path(arguments.library).resolve()) if arguments.library else str(compiled(engine_recipe(everywhere=True)))
+    )
     for name in arguments.shapes:
         model = work / f"{name}.bin"
         shape = make_model(model, name, vocabulary.read_bytes())

@@ -48,7 +48,8 @@ def make_model(unit: str, size: Size, device: torch.device) -> Seq2Seq:
         architecture="deepnmt", unit_of=lambda side: SimpleNamespace(name=unit, options={}), cell=unit,
         hidden_size=size.width, encoder_hidden_size=None,
         embedding_size=size.width, encoder_layers=size.layers, decoder_layers=size.layers,
-        context_aware_encoder=True, deep_attention=False, deep_output=True, attention_heads=1, layer_norm=True,
+        encoder_direction="both", context_aware_encoder=True, deep_attention=False, deep_output=True,
+        attention_heads=1, layer_norm=True,
         tie_embeddings="target_softmax", dropout=0.0, recurrent_dropout=0.0, layer_norm_scale=0.5,
         initializer="uniform", initializer_options={}, init_range=0.08,
     )  # fmt: skip

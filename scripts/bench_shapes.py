@@ -35,11 +35,12 @@ from bench_facts import add_output, facts, in_turn, listed, put
 
 from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
+from nmt.compiling import engine_recipe
+from nmt.compiling import library as compiled
 from nmt.config import find_config, load_config
 from nmt.errors import DataError
 from nmt.interop.engine.export import file_of, sections_of, settings_of
 from nmt.interop.engine.lowering import lower
-from nmt.interop.engine.opened import compiled_engine
 from nmt.marian import pieces
 from nmt.marian.pieces import Piece
 from nmt.models import build_model
@@ -200,7 +201,7 @@ def cases(arguments: argparse.Namespace) -> Iterator[Case]:
     common = {
         "lines": str(work / "lines.json"),
         "pieces": str(work / "shapes.model"),
-        "library": str(compiled_engine()),
+        "library": str(compiled(engine_recipe(everywhere=True))),
     }
     common |= {"single": arguments.single, "repeats": arguments.repeats, "long": []}
     files = {}
@@ -235,7 +236,7 @@ def wmt14_cases(arguments: argparse.Namespace) -> Iterator[Case]:
     work = arguments.work.resolve()
     given = {
         "kind": "ids",
-        "library": str(compiled_engine()),
+        "library": str(compiled(engine_recipe(everywhere=True))),
         "kernels": None,
         "beam": 4,
         "repeats": 1,

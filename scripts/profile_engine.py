@@ -25,8 +25,9 @@ from bench_facts import add_output, facts, listed, put
 
 from nmt.cli.arguments import positive
 from nmt.cli.common import execute, make_parser
+from nmt.compiling import engine_recipe
+from nmt.compiling import library as compiled
 from nmt.errors import DataError
-from nmt.interop.engine.opened import compiled_engine
 
 SECONDS = 8
 """Of CPU time that are profiled, about."""
@@ -53,7 +54,7 @@ def work(arguments: argparse.Namespace) -> None:
     from nmt.light import Translator
 
     models = arguments.models if len(arguments.models) > 1 else arguments.models[0]
-    translator = Translator(models, library=str(compiled_engine()), kernels=arguments.kernels)
+    translator = Translator(models, library=str(compiled(engine_recipe(everywhere=True))), kernels=arguments.kernels)
     lines = read(arguments.source)
     parts = [[line] for line in lines] if arguments.single else [lines]
     while time.process_time() < SECONDS:
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         shown = ["perf", "report", "-i", file.name, "--no-children", "--stdio", "-F", "overhead,dso,symbol"]
         report = subprocess.run(shown, check=True, capture_output=True, text=True).stdout
     rows = re.findall(r"^ +([\d.]+)% +(\S+) +\[.\] (\S+)", report, re.MULTILINE)
-    own = Path(compiled_engine()).name
+    own = Path(compiled(engine_recipe(everywhere=True))).name
     inside = [(name, float(share)) for share, library, name in rows if library == own]
     shares = [*inside[: arguments.rows], ("other functions of the engine", sum(x for _, x in inside[arguments.rows :]))]
     shares.append(("Python and the system", 100 - sum(x for _, x in inside)))

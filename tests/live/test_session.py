@@ -86,7 +86,8 @@ def waited(translator: Any, source: str, *, wait: int) -> list[str]:
             own = [*own, EOS] if is_complete else own
             allowed = count - wait + 1
             while is_complete or allowed >= 0:
-                if len(ids) >= len(own) * decoding.max_length_factor + decoding.max_length_offset:
+                tokens = len(own) + (not is_complete)  # with the end symbol
+                if len(ids) >= tokens * decoding.max_length_factor + decoding.max_length_offset:
                     sure = len(ids) if is_complete else sure
                     break
                 encoded = model.start(torch.tensor([own]))

@@ -23,7 +23,8 @@ PLUGIN = '''
 from dataclasses import dataclass, replace
 
 from nmt.registry import SEARCHES
-from nmt.search import Search, beam_search
+from nmt.search import Search
+from nmt.zero.search import beam_search
 
 
 @SEARCHES.register("cut_plugin")
