@@ -29,13 +29,12 @@ def in_capitals(line: str) -> bool:
 @IN_CAPITALS.register("lower")
 def small_letters(line: str, sentences: Sequence[Span], *, is_english: bool) -> str:
     """A line in small letters, as many as it has, except the first letter of each sentence and the English I."""
-    found = line.translate(_SMALL_OF)
-    if is_english:
-        found = _I.sub("I", found)
+    small = line.translate(_SMALL_OF)
+    found = list(_I.sub("I", small) if is_english else small)
     for begin, end in sentences:
         if (first := _CAPITAL.search(line, begin, end)) is not None:
-            found = found[: first.start()] + first[0] + found[first.end() :]
-    return found
+            found[first.start()] = first[0]
+    return "".join(found)
 
 
 @IN_CAPITALS.register("upper")

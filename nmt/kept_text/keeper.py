@@ -38,6 +38,7 @@ class Keeper:
         self._replaces, self._placeholders = decoding.replace_unknown, decoding.placeholders
         path, reads = decoding.glossary, tokenizer.source_form
         self._terms = None if path is None else load_glossary(path, glossary, reads=reads)
+        self._known: tuple[Source, list[SourceUnits]] | None = None
 
     @staticmethod
     def check_glossary(path: str) -> None:
@@ -93,15 +94,21 @@ class Keeper:
         Unknown words among the first `fixed` tokens stay. With `align`, also for each part weights [P, W] of words of
         the line in its P pieces, and the number of the first of these words.
         """
-        units = [
-            source_units(source.text, spans, part.kept) for part, spans in zip(source.parts, source.spans, strict=True)
-        ]
+        units = self._units_of(source)
         pieces = [
             self._pieces(source, place, one.ids, reading.attention, units=units[place], fixed=0 if place else fixed)
             for place, (one, reading) in enumerate(zip(chosen, readings, strict=True))
         ]
         weights = [_weights(source, *both) for both in zip(units, pieces, strict=True)] if align else []
         return written_parts([] if source.kept is None else source.kept.kept, pieces), weights
+
+    def _units_of(self, source: Source) -> list[SourceUnits]:
+        """The words and marks of each part; all translations of a source, which come one after the other, have them."""
+        known = self._known
+        if known is None or known[0] is not source:
+            parts = zip(source.parts, source.spans, strict=True)
+            known = self._known = source, [source_units(source.text, spans, part.kept) for part, spans in parts]
+        return known[1]
 
     def _pieces(
         self, source: Source, number: int, ids: Sequence[int], attention: Tensor, *, units: SourceUnits, fixed: int

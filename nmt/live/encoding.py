@@ -119,13 +119,17 @@ class Listener:
 
     def read(self, ids: list[int]) -> None:
         """Read more tokens."""
-        for token in ids:
-            x = self._model.embeddings.embed_source(torch.tensor([token], device=self._model.embeddings.bias.device))
-            output, last, self._kept = read(self._model.encoder, x, self._kept)
-            own = self._model.decoder.prepare(output.unsqueeze(1), torch.ones(1, 1, dtype=torch.bool, device=x.device))
-            self.memories = tuple(_joined(self.memories, own)) if self.memories else own
-        if ids:
-            self.initial = self._model.decoder.unpack_states(self._model.initial_states(last))
+        if not ids:
+            return
+        words = self._model.embeddings.embed_source(torch.tensor(ids, device=self._model.embeddings.bias.device))
+        outputs = []
+        for word in words.split(1):
+            output, last, self._kept = read(self._model.encoder, word, self._kept)
+            outputs.append(output)
+        mask = torch.ones(1, len(ids), dtype=torch.bool, device=words.device)
+        own = self._model.decoder.prepare(torch.stack(outputs, 1), mask)
+        self.memories = tuple(_joined(self.memories, own)) if self.memories else own
+        self.initial = self._model.decoder.unpack_states(self._model.initial_states(last))
 
     def state(self, states: States) -> DecodingState:
         """What the decoder continues from, in states of its own."""

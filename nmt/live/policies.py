@@ -13,7 +13,7 @@ from nmt.config.schema import DecodingConfig
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
-from nmt.live.encoding import READS_AHEAD, Listener
+from nmt.live.encoding import Listener
 from nmt.live.waiting import word_begins
 from nmt.models.base import Seq2Seq
 from nmt.ops.recurrence import at_least_fp32
@@ -147,9 +147,7 @@ class WaitK(Policy):
 def _reads_forward(model: Seq2Seq) -> bool:
     try:
         Listener(model)
-    except ConfigError as error:
-        if str(error) != READS_AHEAD:
-            raise
+    except ConfigError:
         return False
     return True
 
@@ -185,12 +183,14 @@ class _Sentence:
 
     def _write(self, words: int | None) -> None:
         states = self._listener.initial if self._states is None else self._states
+        most = int(limits_of(torch.tensor([[*self._source, EOS]]), self._network.decoding))
+        device = self._network.model.embeddings.bias.device
         while not self._has_ended and (words is None or self._words <= words):
-            if len(self._ids) >= int(limits_of(torch.tensor([[*self._source, EOS]]), self._network.decoding)):
+            if len(self._ids) >= most:
                 if words is None:
                     self._has_ended, self._sure = True, len(self._ids)
                 return
-            last = torch.tensor(self._ids[-1:]) if self._ids else None
+            last = torch.tensor(self._ids[-1:], device=device) if self._ids else None
             logits, after = self._network.model.step(last, self._listener.state(states))
             token = self._chosen(logits, is_complete=words is None)
             is_new = token == EOS or not self._ids or bool(self._begins[token])
