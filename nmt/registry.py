@@ -103,6 +103,7 @@ SEARCHES: Registry[Any] = Registry(
     "search", "nmt.search.base", "nmt.search.beam", "nmt.sampling.search", "nmt.sampling.diverse"
 )
 CONSTRAINED_SEARCHES: Registry[Any] = Registry("search with required phrases", "nmt.required_phrases.search")
+DRY_RUNS: Registry[Any] = Registry("dry run", "nmt.dry_run.printed")
 DOUBTS: Registry[Any] = Registry("doubt about a training", "nmt.doubts.training")
 EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")
 CONVERTERS: Registry[Any] = Registry("converter", "nmt.zero.command", "nmt.marian.command")
@@ -112,6 +113,7 @@ PIPES: Registry[Any] = Registry("way to translate a pipe", "nmt.live.pipe")
 POLICIES: Registry[Any] = Registry("policy of live translation", "nmt.live.policies")
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation.metrics", "nmt.zero.metrics")
 TEST_SETS: Registry[Any] = Registry("source of test sets", "nmt.test_sets.sacrebleu")
+WORLDS: Registry[Any] = Registry("way to train in several processes", "nmt.distributed.process_group")
 TASKS: Registry[Any] = Registry(
     "task", "nmt.tasks", "nmt.language_models.task", "nmt.tagging.task", "nmt.classification.task"
 )

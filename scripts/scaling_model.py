@@ -79,8 +79,8 @@ def of_configuration(name: str) -> Model:
     import torch
 
     from nmt.config import load_config
+    from nmt.distributed.process_group import BUCKET_BYTES
     from nmt.models import build_model, parameters_by_part
-    from nmt.training.process_group import BUCKET_BYTES
 
     config = load_config(name)
     vocabulary = int(config.data.tokenizer_options["vocab_size"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from nmt.cli.arguments import minutes
 from nmt.cli.common import add_device, add_plugins, main_of, make_parser
 from nmt.errors import ConfigError
+from nmt.registry import DRY_RUNS
 from nmt.system import CpuClock, columns, keep_large_blocks, wrapped
 
 if TYPE_CHECKING:
@@ -122,10 +123,8 @@ def _train(arguments: argparse.Namespace, *, started: float, cpu: CpuClock, worl
             print(dump(config), end="")
         return 0
     if arguments.dry_run:
-        from nmt.training.preflight import dry_run
-
         if world.is_main:
-            dry_run(config, device=world.device)
+            DRY_RUNS.get("printed")(config, device=world.device)
         return 0
     from nmt.training.run import run_training
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nmt.errors import ConfigError, NmtError, refused
 from nmt.interop.device import choose_device
+from nmt.registry import WORLDS
 
 T = TypeVar("T")
 
@@ -223,9 +224,6 @@ def connected(device: str) -> Iterator[World]:
     if launch is None:
         yield World(choose_device(device))
         return
-    # Imported here, so that a process that trains alone has nothing of it.
-    from nmt.training.process_group import several
-
     gpus, number = torch.cuda.device_count(), launch.local_rank
     own = choose_device(device, index=min(number, max(0, gpus - 1)))
     if own.type == "cuda":
@@ -236,5 +234,5 @@ def connected(device: str) -> Iterator[World]:
             )
         torch.cuda.set_device(number)
         own = torch.device("cuda", number)
-    with several(launch, own) as world:
+    with WORLDS.get("torchrun")(launch, own) as world:  # of which a process that trains alone imports nothing
         yield world

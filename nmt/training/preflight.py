@@ -1,10 +1,9 @@
-"""Before training: what would prevent it (an end, files, packages, memory), and what it would do, as a dry run."""
+"""Before training: what would prevent it (an end, files, packages, memory)."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from nmt.config import component_options, load_saved
 from nmt.config.located import named_paths, path_options
@@ -22,12 +20,11 @@ from nmt.config.schema import Config, TrainingConfig
 from nmt.data.prepare import planned_sizes
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, missing, shown
 from nmt.evaluation import build_metrics
-from nmt.files import memory, temporary_directory
+from nmt.files import memory
 from nmt.interop import run_layout
 from nmt.interop.model_dir import TRANSLATION, config_file, find_model
-from nmt.kernel_check import choose_kernels, use_verified_kernels
-from nmt.models import build_model, parameters_by_part
-from nmt.models.base import loss_weights
+from nmt.kernel_check import choose_kernels
+from nmt.models import build_model
 from nmt.registry import (
     CELLS,
     GENERATORS,
@@ -42,11 +39,10 @@ from nmt.registry import (
 )
 from nmt.search.shortlist import read_shortlist
 from nmt.system import expanded
-from nmt.training.distributed import World
 from nmt.training.logs import NO_TENSORBOARD, TENSORBOARD
 from nmt.training.run import build_limits
 from nmt.training.state import Budget
-from nmt.training.task import KEY, MemorySample, Task, find_initial_weights, task_of
+from nmt.training.task import KEY, find_initial_weights, task_of
 from nmt.training.update import choose_precision
 
 LAYERS = 10
@@ -57,7 +53,7 @@ BYTES = 4
 """Bytes of a weight, which is stored in fp32 whatever the computation uses."""
 
 
-def _kept(training: TrainingConfig) -> tuple[int, bool]:
+def kept_by_optimizer(training: TrainingConfig) -> tuple[int, bool]:
     """Numbers that the optimizer keeps for each weight, and whether an average of the weights is kept in addition.
 
     Of a plugin's optimizer that does not say how many, 2, as of Adam.
@@ -84,7 +80,7 @@ def too_large(config: Config, sizes: tuple[int, int], *, device: torch.device, t
     with torch.device("meta"):
         parameters = build_model(dataclasses.replace(model, **layers), *sizes).parameters()
     weights = sum(weight.numel() for weight in parameters)
-    copies = 2 + sum(_kept(config.training)) if training else 1
+    copies = 2 + sum(kept_by_optimizer(config.training)) if training else 1
     there = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else memory()
     needed = BYTES * copies * weights
     if needed <= there:
@@ -285,89 +281,3 @@ def _is_known(config: Config) -> bool:
         if name not in registry.names() or check_options(registry.get(name), options, key="")[1]:
             return False
     return not MODELS.get(model.architecture).check(model)
-
-
-def dry_run(config: Config, *, device: torch.device) -> None:
-    """Print on stdout the data and the model with which training would start.
-
-    Missing texts are named first; the parameters follow if the options determine the vocabulary sizes.
-
-    Raises:
-        ConfigError: `kernels` is not possible here.
-        DataError: texts or the shortlist are missing or cannot be used.
-    """
-    choose_kernels(config.kernels, device=device)
-    # A cache elsewhere would not be deleted, so it is not used.
-    task = task_of(dataclasses.replace(config, data=dataclasses.replace(config.data, cache_dir=None)))
-    if (absent := task.missing_files()) and (sizes := planned_sizes(config)) is not None:
-        for key, message in absent:
-            print(f"nmt-train: {key}: {message}", file=sys.stderr, flush=True)
-        with torch.device("meta"):
-            print_parameters(task, build_model(config.model, *sizes))
-        raise DataError("without these files only the parameters are known")
-    with temporary_directory("nmt-dry-run") as folder:
-        data = task.prepare(folder)
-        task.build_validator(data, device=device, world=World(device))  # a file of the search may prevent it
-        # No optimizer: making one has torch leave a directory of its own in the temporary folder.
-        model = task.build_model(data.tokenizer, device=device)
-        use_verified_kernels([model], device=device, purpose="training", check=False)
-        precision = choose_precision(config.training.precision, device=device)
-        print(f"device: {device}; {precision}")
-        print_parameters(task, model)
-        batches = task.build_batches(data)
-        for line in task.data_lines(data, batches):
-            print(line)
-        print(task.describe_epoch(batches))
-        for doubt in task.doubts(data, batches):
-            print(f"warning: {doubt}")
-        with precision.autocast():
-            activations = activation_bytes(task, model, task.memory_sample(data, batches), device=device)
-        moments, ema = _kept(config.training)
-        print_memory(model, activations=activations, moments=moments, ema=ema)
-        del data  # its files are mapped, and the folder is deleted now
-
-
-def print_parameters(task: Task, model: nn.Module) -> None:
-    """Trainable values by part and in all."""
-    print(task.describe_vocabularies(model))
-    print("parameters:")
-    for part, count in parameters_by_part(model).items():
-        print(f"  {part:<24} {count:>14,}")
-    print(f"  {'total':<24} {sum(weight.numel() for weight in model.parameters()):>14,}")
-
-
-def print_memory(model: nn.Module, *, activations: int, moments: int, ema: bool) -> None:
-    """An estimate of what training needs."""
-    weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
-    copies = 2 + moments + ema
-    kept = {0: "", 1: ", one moment", 2: ", two moments"}.get(moments, f", {moments} moments")
-    optimizer = f"weights, gradients{kept}" + (", moving average" if ema else "")
-    sizes = (copies * weights + activations, copies * weights, activations)
-    total, of_weights, of_batch = (f"{size / 2**20:,.0f} MiB" for size in sizes)
-    print(
-        f"memory, estimated: {total} = {of_weights} ({optimizer}) "
-        f"+ {of_batch} (activations of the largest batch); memory of PyTorch itself is not included"
-    )
-
-
-def activation_bytes(task: Task, model: nn.Module, sample: MemorySample, *, device: torch.device) -> int:
-    """Bytes that autograd keeps between the forward and the backward pass of a batch.
-
-    Each storage counts once, weights do not. Measured on a sample and scaled to all rows of the batch, with whose
-    number what is kept grows.
-    """
-    batch = sample.batch.to(device)
-    weights = loss_weights(batch.target, normalization="token")
-    sizes: dict[int, int] = {}
-    parameters = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
-
-    def count(saved: Tensor) -> Tensor:
-        storage = saved.untyped_storage()
-        if storage.data_ptr() not in parameters:
-            sizes.setdefault(storage.data_ptr(), storage.nbytes())  # the first at an address counts
-        return saved
-
-    with torch.autograd.graph.saved_tensors_hooks(count, lambda kept: kept):
-        total = task.build_loss()(task.training_batch(model, batch, weights)).total
-    del total
-    return sum(sizes.values()) * sample.rows // len(batch.target)

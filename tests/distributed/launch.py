@@ -19,7 +19,7 @@ CONTEXT.set_forkserver_preload(
     [
         "torch._dynamo", "sacrebleu", "nmt.training.run", "nmt.training.optimizers", "nmt.training.schedules",
         "nmt.data.whitespace", "nmt.evaluation.metrics", "nmt.models.recurrent", "nmt.search.beam", "nmt.cells",
-        "nmt.training.process_group", "tests.distributed.work",
+        "nmt.distributed.process_group", "tests.distributed.work",
     ]
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from torch.distributed import HashStore, PrefixStore
 
-from nmt.training.process_group import fresh_part
+from nmt.distributed.process_group import fresh_part
 
 
 def meet(store: HashStore, size: int) -> list[PrefixStore]:

@@ -15,9 +15,9 @@ import torch.distributed as dist
 
 from nmt.config import load_config
 from nmt.data.prepare import prepare
+from nmt.distributed.process_group import ProcessGroup
 from nmt.errors import ConfigError
-from nmt.training.distributed import World
-from nmt.training.process_group import Launch, ProcessGroup
+from nmt.training.distributed import Launch, World
 from tests.distributed.launch import Ranks
 from tests.distributed.work import exchange, save_updates, updates
 from tests.tiny_training import write_config, write_corpus
@@ -132,7 +132,7 @@ def test_a_single_process_knows_nothing_of_it(tmp_path: Path) -> None:
     script = (
         "import sys; from nmt.cli import train\n"
         f"code = train.main(['--config', {str(config)!r}, '--device', 'cpu'])\n"
-        "sys.exit(code or 'nmt.training.process_group' in sys.modules)"
+        "sys.exit(code or 'nmt.distributed.process_group' in sys.modules)"
     )
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     done = subprocess.run([sys.executable, "-c", script], env={**environment, "WORLD_SIZE": "1"}, capture_output=True)

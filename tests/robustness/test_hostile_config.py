@@ -17,7 +17,7 @@ from nmt.config.schema import SECTIONS, Config
 from nmt.errors import ConfigError
 from nmt.limits import LARGEST
 from nmt.registry import INITIALIZERS, OPTIMIZERS, SCHEDULES, TOKENIZERS
-from nmt.training.process_group import Launch
+from nmt.training.distributed import Launch
 
 NAMES = "abcdefghij"
 BOMB = f"a: &a [{','.join('x' * 9)}]\n" + "".join(

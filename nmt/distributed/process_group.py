@@ -22,7 +22,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from nmt.errors import NmtError
-from nmt.registry import plugin_error
+from nmt.registry import WORLDS, plugin_error
 from nmt.training.distributed import Launch, RankError, T, World
 
 BUCKET_BYTES = 32 << 20
@@ -262,6 +262,7 @@ LAST_RESORT = 30
 """Seconds after which the kernel ends a process that has failed but cannot leave torch.distributed."""
 
 
+@WORLDS.register("torchrun")
 @contextmanager
 def several(launch: Launch, device: torch.device) -> Iterator[World]:
     """The world of the processes that were launched, while the block runs; see `connected`."""

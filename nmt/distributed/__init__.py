@@ -1,0 +1,1 @@
+"""A training in several processes, which torchrun starts."""
