@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""The tables of docs/scaling.md: the expected cost of data-parallel training on 8 to 1,024 GPUs, by arithmetic only.
+"""The table of docs/several_gpus.md: what 8 to 1,024 GPUs should gain in data-parallel training, by arithmetic.
 
     scripts/scaling_model.py [--config wmt14_lrn.yaml]
 
-Nothing here is measured. For each number below, docs/scaling.md has the source or states that it is assumed.
+Nothing here is measured. For each number below, its text has the source or states that it is assumed.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from nmt.cli.common import execute, make_parser
 
 PEAK = 989e12
-"""Floating-point operations a second of an H100 SXM in bf16, without sparsity."""
+"""Floating-point operations a second of an H100 SXM in bf16, without sparsity, by NVIDIA's data sheet."""
 UTILISATION = 0.25
 """Share of PEAK that is used. Assumed."""
 FIXED = 10e-3
@@ -30,13 +30,15 @@ TOKENS = 12_000
 """Target tokens of the published update, and of each GPU's share if updates grow with the GPUs."""
 NODE = 8
 BUS_NODE = 365e9
-"""Bus bandwidth of an all-reduce between the 8 GPUs of a node, bytes a second."""
+"""Bus bandwidth of an all-reduce between the 8 GPUs of a node, bytes a second, by issue 1455 of NVIDIA/nccl."""
 NETWORKS = {"8 x 400 Gb/s": 300e9, "1 x 100 Gb/s": 12.2e9}
-"""Bus bandwidth of an all-reduce between nodes, by the network of a node."""
+"""Bus bandwidth of an all-reduce between nodes, by its network: issues 283 (512 MiB; that pieces of 32 MiB get
+as much is assumed) and 29 of NVIDIA/nccl-tests."""
 LATENCY = 46e-6
-"""Seconds of a small all-reduce between two nodes; assumed to grow by HOP with each doubling of the nodes."""
+"""Seconds of a small all-reduce between two nodes (issue 1244 of NVIDIA/nccl). That it is half of this in a node, and
+grows by HOP with each doubling of the nodes, is assumed."""
 HOP = 10e-6
-SIZES = (1, 8, 16, 32, 64, 128, 256, 512, 1024)
+SIZES = (8, 16, 128, 1024)
 
 
 @dataclass(frozen=True)
@@ -93,42 +95,29 @@ def of_configuration(name: str) -> Model:
 
 
 def report(model: Model) -> str:
-    """Markdown: the model in numbers, then a table for updates that grow with the GPUs, and one for a fixed update."""
+    """Markdown: the model in numbers, then a table of speed-ups (and efficiencies)."""
+    fast, slow = NETWORKS
+    heads = ["GPUs", *(f"{TOKENS:,} tokens each, {name}" for name in (fast, slow)), f"{TOKENS:,} in all, {fast}"]
     lines = [
-        f"{model.parameters:,} parameters, {model.gradient_bytes / 1e6:,.0f} MB of gradients; of the weights "
-        f"{model.source:,} are multiplied with each source token and {model.target:,} with each target token: "
-        f"{6 * (model.source + model.target) / 1e9:.2f} GFLOP for a pair of tokens, forward and backward.",
+        f"{model.parameters:,} parameters, {model.gradient_bytes / 1e6:,.0f} MB of gradients, "
+        f"{6 * (model.source + model.target) / 1e9:.2f} GFLOP for a pair of tokens, forward and backward:",
         "",
-        f"{TOKENS:,} target tokens for each GPU (updates grow with the GPUs):",
-        "",
-        *_table(model, lambda gpus: TOKENS),
-        "",
-        f"{TOKENS:,} target tokens an update (shares shrink with the GPUs):",
-        "",
-        *_table(model, lambda gpus: TOKENS / gpus),
+        f"| {' | '.join(heads)} |",
+        "|-" * len(heads) + "|",
     ]
-    return "\n".join(lines) + "\n"
-
-
-def _table(model: Model, share: Callable[[int], float]) -> list[str]:
-    heads = ["GPUs", "tokens an update", "compute ms"]
-    heads += [f"{name}: {what}" for name in NETWORKS for what in ("exchange ms", "speed-up (efficiency)")]
-    lines = [f"| {' | '.join(heads)} |", "|-" * len(heads) + "|"]
     alone = TOKENS / model.update(TOKENS, 1, 1)
     for gpus in SIZES:
-        tokens = share(gpus)
-        cells = [f"{gpus:,}", f"{tokens * gpus:,.0f}", f"{1000 * model.compute(tokens):.1f}"]
-        for network in NETWORKS.values():
-            speedup = tokens * gpus / model.update(tokens, gpus, network) / alone
-            exchange = f"{1000 * model.exchange(gpus, network):.1f}"
-            cells += [exchange, f"{speedup:,.1f} ({speedup / gpus:.0%})"]
+        cells = [f"{gpus:,}"]
+        for share, name in ((TOKENS, fast), (TOKENS, slow), (TOKENS / gpus, fast)):
+            speedup = share * gpus / model.update(share, gpus, NETWORKS[name]) / alone
+            cells.append(f"{speedup:,.1f} ({speedup / gpus:.0%})")
         lines.append(f"| {' | '.join(cells)} |")
-    return lines
+    return "\n".join(lines) + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the tables."""
-    parser = make_parser("scripts/scaling_model.py", "Print the expected cost of data-parallel training.")
+    parser = make_parser("scripts/scaling_model.py", "Print the expected gain of data-parallel training.")
     parser.add_argument("--config", default="wmt14_lrn.yaml", metavar="FILE", help="default wmt14_lrn.yaml")
 
     def run(arguments: object) -> int:

@@ -183,9 +183,8 @@ OPTIONS: Final = {
     ),
     "coverage_penalty": Option(
         "number", "weight of the penalty for source words without attention",
-        "beta of Wu et al. (2016): beta * sum_j log(min(sum_t a_tj, 1)) over the tokens j of the source, with the"
-        " attention a_tj of step t, is added to the score of each finished translation. Only for searches that "
-        "have it, and models that expose their attention: [search.md](search.md#coverage-penalty).",
+        "beta of Wu et al. (2016); for beams, and models that report attention: "
+        "[controlling.md](controlling.md#coverage-penalty).",
         default=0.0, most=STRONGEST, unit="log-probability", metavar="B", doors=(*TORCH, *ENGINE, "server"),
     ),
     "max_length_offset": Option(
@@ -225,15 +224,12 @@ OPTIONS: Final = {
     ),
     "split": Option(
         "choice", "translate each sentence of a line by itself: always, never, or as the training text was (auto)",
-        "`auto` splits lines of models whose training text had one sentence a line. For models of versions before "
-        "0.3.0, which did not keep this, it splits lines that are longer than any in training: [lines.md](lines.md"
-        "#several-sentences-on-a-line).",
+        "`auto`: where the training text had one sentence a line: [controlling.md](controlling.md#sentence-splitting).",
         default=AUTO, choices=(AUTO, "sentences", NONE), doors=(*TORCH, *ENGINE, "server"), since="0.3.0",
     ),
     "capitals": Option(
         "choice", "lower: translate lines in capitals by their small letters, and put the translation in capitals",
-        "For models without [case marks](augmentation.md#capitals), which have hardly seen capitals: [lines.md]"
-        "(lines.md#lines-in-capitals).",
+        "For models without case marks: [controlling.md](controlling.md#lines-in-capitals).",
         default="keep", choices=("keep", "lower"), doors=(*TORCH, *ENGINE, "server"), since="0.4.0",
     ),
     "split_long": Option(

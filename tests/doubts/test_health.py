@@ -103,7 +103,7 @@ def test_bundled_classifiers_start_healthy(name: str) -> None:
 
 @pytest.mark.parametrize("unit", ["atr", "gru", "lrn", "lstm", "olrn", "sru"])
 def test_attention_has_its_part_of_the_first_gradient(unit: str) -> None:
-    """With the default `init_range` it is a quarter of that, and attention takes off late: docs/attention_start.md."""
+    """With the default `init_range` it is a quarter of that, and attention takes off late: docs/distillation.md."""
     found = start_of(f"multi30k_{unit}.yaml")
     assert found.norms["attention of decoder layer 1"] > 0.01 * found.grad_norm
 

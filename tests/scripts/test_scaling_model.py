@@ -1,4 +1,4 @@
-"""scripts/scaling_model.py: docs/scaling.md shows what it prints, and the arithmetic is that of the page."""
+"""scripts/scaling_model.py: docs/several_gpus.md shows what it prints, and the arithmetic is that of the page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def script() -> ModuleType:
 
 def test_the_page_shows_what_it_prints(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main([]) == 0
-    assert capsys.readouterr().out in (REPOSITORY / "docs/scaling.md").read_text(encoding="utf-8")
+    assert capsys.readouterr().out in (REPOSITORY / "docs/several_gpus.md").read_text(encoding="utf-8")
 
 
 def test_bytes_over_bandwidth_and_a_latency_for_each_piece(script: ModuleType) -> None:
