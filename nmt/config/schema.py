@@ -427,7 +427,8 @@ class Config:
     """Your Python files that register units or other components."""
     kernels: Literal["auto", "triton", "reference"] = "auto"
     """On a GPU: `triton` uses Triton kernels and CUDA graphs, `reference` plain PyTorch, `auto` Triton for each
-    operation whose check on this GPU passes. On a CPU: `auto` uses C kernels."""
+    operation whose check on this GPU passes. On a CPU: `auto` uses C kernels, `triton` needs TRITON_INTERPRET=1 in the
+    environment, and is slow."""
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)

@@ -18,7 +18,7 @@ from torch import nn
 from nmt.errors import ConfigError
 from nmt.kernel_check.cases import FORWARD, WITHOUT_TRITON, Purpose, needed, plain, recurrences
 from nmt.kernel_check.checking import find_out
-from nmt.ops.dispatch import LEAST_CAPABILITY, selection, set_kernels, triton_problem
+from nmt.ops.dispatch import LEAST_CAPABILITY, interpreted, selection, set_kernels, triton_problem
 
 __all__ = ["Purpose", "choose_kernels", "recurrences", "use_verified_kernels", "verify_operations"]
 
@@ -28,11 +28,12 @@ logger = logging.getLogger(__name__)
 def choose_kernels(choice: str, *, device: torch.device) -> None:
     """`nmt.ops.dispatch.set_kernels` for models on this device; with `auto` on a GPU no kernel runs yet.
 
-    Raises ConfigError as that does, and for `triton` on a CPU.
+    Raises ConfigError as that does, and for `triton` on a CPU without Triton's interpreter.
     """
-    if choice == "triton" and device.type == "cpu":
+    if choice == "triton" and device.type == "cpu" and not interpreted():
         raise ConfigError(
-            "kernels: 'triton' is not possible, because the device is the CPU. Allowed there: auto, reference."
+            "kernels: 'triton' is not possible, because the device is the CPU. Allowed there: auto, reference; "
+            "and with TRITON_INTERPRET=1 triton, which is slow."
         )
     set_kernels(choice)
 

@@ -120,6 +120,11 @@ def triton_problem() -> str | None:
     return None
 
 
+def interpreted() -> bool:
+    """Whether Triton runs kernels in its interpreter, on any device: TRITON_INTERPRET=1 in the environment."""
+    return triton_problem() is None and bool(load("triton:knobs").runtime.interpret)
+
+
 def choose(operation: str, reference: F, *, like: Tensor, native: str | None = None, triton: str | None = None) -> F:
     """The function that computes `operation` on tensors such as `like`: a kernel, given as "module:function", or the
     reference, which takes the same arguments.
@@ -134,12 +139,13 @@ def choose(operation: str, reference: F, *, like: Tensor, native: str | None = N
 def runs_triton(operation: str, *, like: Tensor, there: bool) -> bool:
     """Whether Triton kernels, if there are any, compute `operation` on tensors such as `like`.
 
-    None runs while a graph is traced, because the tracer cannot see them.
+    None runs while a graph is traced, because the tracer cannot see them. On a CPU they run in Triton's interpreter,
+    if the user requires them.
     """
     choice, verified = selection()
     if traced() or choice == "reference" or (choice == "auto" and operation not in verified):
         return False
-    if not there or not like.is_cuda:
+    if not there or not (like.is_cuda or (choice == "triton" and interpreted())):
         if choice == "triton":
             raise ConfigError(f"kernels: 'triton' has no kernel for {operation} on {like.device.type}. Use auto.")
         return False
@@ -176,7 +182,7 @@ def use_native(like: Tensor) -> bool:
 def _cannot_run(like: Tensor) -> str | None:
     if like.dtype not in TRITON_DTYPES:
         return f"there is no kernel for {str(like.dtype).removeprefix('torch.')}"
-    if torch.cuda.get_device_capability(like.device) < LEAST_CAPABILITY:
+    if like.is_cuda and torch.cuda.get_device_capability(like.device) < LEAST_CAPABILITY:
         return "the GPU is older than compute capability 8.0"
     return None
 

@@ -232,8 +232,9 @@ def test_overwrite_moves_the_old_run_aside(folder: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("arguments", [(), ("--overwrite",), ("--dry-run",)])
 def test_kernels_that_the_device_cannot_run_are_refused_before_anything_is_done(
-    arguments: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("nmt.kernel_check.interpreted", lambda: False)
     config = write_config(folder, training={"max_steps": 1})
     assert nmt_train(config) == 0
     before = contents(folder)
