@@ -20,7 +20,7 @@ def read_version() -> str:
 
 
 # Builds of PyTorch for NVIDIA GPUs bring Triton themselves; those for CPUs do not, and nothing on a CPU needs it.
-DOCS = ["mkdocs-material>=9.7", "mkdocstrings[python]>=1.0"]
+DOCS = ["mkdocs-material>=9.7", "mkdocstrings[python]>=1.0", "ruff>=0.8"]  # ruff formats signatures
 GPU = ["triton>=3.2; platform_system == 'Linux' and platform_machine == 'x86_64'"]
 LANGID = ["py3langid>=0.3"]
 MOSES = ["sacremoses>=0.1"]
@@ -96,7 +96,6 @@ setup(
             "proselint>=0.16",
             "pytest>=8",
             "pytest-xdist>=3",
-            "ruff>=0.8",
             "seqeval>=1.2",  # F1 of spans, which ours is compared with
             "types-PyYAML",
             "types-tqdm",

@@ -26,14 +26,14 @@ class RecurrentOptions:
     """Options of all units with recurrent matrices."""
 
     recurrent_init: Literal["uniform", "orthogonal"] = "uniform"
-    """Initial values of the recurrent matrices; `uniform`: as for all other weights, see `model.initializer`."""
+    """Initial values of the recurrent matrices; `uniform`: as all other weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ATROptions(RecurrentOptions):
     activation: Activation = "none"
-    """Where a tanh is applied: `output` (the output is tanh(h), the carried state h), `state`
-    (h = tanh(i * p + f * h')) or `candidate` (h = i * tanh(p) + f * h')."""
+    """Where a tanh is applied: `output` (h is carried, tanh(h) put out), `state` (h = tanh(i * p + f * h')) or
+    `candidate` (h = i * tanh(p) + f * h')."""
     gates: Gates = "twin"
     """`twin`: i = sigmoid(p + q), f = sigmoid(p - q); `coupled`: the same f, and i = 1 - f, as in the authors' code;
     `coupled_input`: the same i, and f = 1 - i."""
@@ -285,7 +285,7 @@ class SRU(UnitCell[MemoryState]):
 @dataclass(frozen=True, kw_only=True)
 class SSRUOptions:
     forget_bias: float = 0.0
-    """Initial bias of the forget gate; with a larger value, a new model keeps its memory for longer."""
+    """Initial bias of the forget gate: larger, and a new model keeps its memory for longer."""
 
 
 @CELLS.register("ssru")
@@ -319,11 +319,9 @@ class SSRU(InputGatedCell[MemoryState]):
 @dataclass(frozen=True, kw_only=True)
 class MinOptions:
     positive: bool = False
-    """Make the candidate positive: g + 0.5 where g >= 0 and sigmoid(g) elsewhere, as in the authors' log-space form;
-    without it, the unit follows the paper's equations."""
+    """Make the candidate positive: g + 0.5 where g >= 0, sigmoid(g) elsewhere, as in the authors' log-space form."""
     forget_bias: float = 0.0
-    """Initial bias of the gate that keeps the old state, 1 - z in minGRU; with a larger value, a new model keeps its
-    state for longer."""
+    """Initial bias of the gate that keeps the old state: larger, and a new model keeps it for longer."""
 
 
 @CELLS.register("min_gru")

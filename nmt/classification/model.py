@@ -37,16 +37,14 @@ class ClassifierOptions:
     labels: list[str] = field(default_factory=list)
     """Names of the labels, two or more; required."""
     attention: Literal["word_by_word", "aligned"] | None = None
-    """How two texts are compared: `word_by_word`, the second is read by a recurrent unit that attends to the first at
-    each word; `aligned`, each word is compared with the words of the other text that it is most like; `null`: there is
-    one text."""
+    """How two texts are compared: `word_by_word` (a unit reads the second and attends to the first), `aligned` (each
+    word with those of the other text that it is most like); `null`: there is one text."""
     layers: int = 1
     """Bidirectional layers over a text; with `word_by_word` over the first."""
     upper_layers: int = 1
     """With two texts: bidirectional layers over the attention's result for each."""
     pooling: PoolingKind = "attention"
-    """What is taken of all words: `attention`, their sum with weights that are learned; `max` or `mean` of each value;
-    `last`, the last state of each direction."""
+    """What is taken of all words: `attention` (a weighted sum), `max`, `mean`, or `last` (states)."""
     input_dropout: float | None = None
     """Dropout of the embeddings; `null`: `model.dropout`, as after each layer and before the labels."""
 

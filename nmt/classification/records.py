@@ -255,8 +255,7 @@ class ClassificationOptions:
     format: Literal["tsv", "json"] = "tsv"
     """`tsv`: columns that tabs separate, without quotes; `json`: a JSON object a line."""
     texts: list[str | int] = field(default_factory=lambda: ["sentence1", "sentence2"])
-    """Columns of one or two texts, by their names in the first line or by numbers (from 1; -1 is the last); or JSON
-    keys."""
+    """Columns of one or two texts, by name or number (from 1; -1 is the last); or JSON keys."""
     label: str | int = "gold_label"
     """Column or key of the label."""
     header: bool | None = None
@@ -268,8 +267,7 @@ class ClassificationOptions:
     lowercase: bool = False
     """All text is read in lower case."""
     vectors: FilePath | None = None
-    """File of vectors from which the embeddings of words start, in the text format of GloVe, with
-    `model.embedding_size` numbers for each word."""
+    """File of vectors in GloVe's text format from which the embeddings of words start."""
     fixed_vectors: bool = False
     """The embeddings that start from a vector stay as they are."""
 

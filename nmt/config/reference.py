@@ -59,9 +59,9 @@ _LISTS = {"training.callbacks": CALLBACKS, "evaluation.metrics": METRICS}
 
 def markdown() -> str:
     """The whole page."""
-    parts = [_INTRODUCTION, "## Top level\n", _table(Config, skip=SECTIONS)]
+    parts = [_INTRODUCTION, "## Top level\n", _listed(Config, skip=[f"`{name}`" for name in SECTIONS])]
     for name, section in SECTIONS.items():
-        keys = _ELSEWHERE if section is DecodingConfig else _table(section)
+        keys = _ELSEWHERE if section is DecodingConfig else _listed(section)
         parts += [f"## `{name}`\n", f"{_first_line(section)}\n", keys]
     registries = {"task": TASKS, **COMPONENTS, **_LISTS}
     for key, title in _TITLES.items():
@@ -69,11 +69,26 @@ def markdown() -> str:
         parts.append(f"## {title}: `{key if key in _LISTS else f'{key}_options'}`\n")
         if not registry.names():
             parts.append(f"None is shipped; a plugin registers one: [plugins.md](plugins.md#{title.lower()}).\n")
-        for name in registry.names():
-            member = registry.get(name)
-            parts += [f"### `{name}`\n", f"{_first_line(member)}\n"]
-            if dataclasses.fields(member.Options):
-                parts.append(_table(member.Options))
+        options = {name: _rows(registry.get(name).Options) for name in registry.names()}
+        owners: dict[tuple[str, str, str], list[str]] = {}
+        for name, rows in options.items():
+            for row in rows:
+                owners.setdefault(row, []).append(f"`{name}`")
+        shared = [
+            f"- {key} ({default}; {', '.join(names)}): {meaning}"
+            if len(names) < len(options)
+            else f"- {key} ({default}; all): {meaning}"
+            for (key, default, meaning), names in owners.items()
+            if len(names) > 1
+        ]
+        parts += [*shared, ""] if shared else []
+        for name, rows in options.items():
+            own = [
+                f"- {key} ({default}): {meaning}"
+                for key, default, meaning in rows
+                if len(owners[key, default, meaning]) == 1
+            ]
+            parts += [f"### `{name}`\n", f"{_first_line(registry.get(name))}\n", *own, *([""] if own else [])]
     return "\n".join(parts)
 
 
@@ -82,11 +97,13 @@ def decoding_markdown() -> str:
     parts = [_DECODING, "| option | default | allowed | unit | meaning |", "|---|---|---|---|---|"]
     parts += [_described(option) for option in OPTIONS.values()]
     parts += ["", _DOORS, *(f"- {name}: {meaning}" for name, meaning in DOORS.items()), ""]
-    parts += [f"| option | {' | '.join(DOORS)} |", "|---" * (len(DOORS) + 1) + "|"]
+    parts += [f"| options | {' | '.join(DOORS)} |", "|---" * (len(DOORS) + 1) + "|"]
+    alike: dict[tuple[str, ...], list[str]] = {}
     for option in OPTIONS.values():
         has = {door: "yes" if door in option.doors else "" for door in DOORS}
         has |= {door: ", ".join(f"`{value}`" for value in values) for door, values in option.only.items()}
-        parts.append(f"| `{option.name}` | {' | '.join(has.values())} |")
+        alike.setdefault(tuple(has.values()), []).append(f"`{option.name}`")
+    parts += [f"| {', '.join(names)} | {' | '.join(has)} |" for has, names in alike.items()]
     return "\n".join(parts) + "\n"
 
 
@@ -105,18 +122,26 @@ def _described(option: Option) -> str:
     )
 
 
-def _table(section: type, *, skip: Any = ()) -> str:
-    documented, types = dict(field_docstrings(section)), get_type_hints(section)
-    rows = ["| key | default | meaning |", "|---|---|---|"]
+def _listed(section: type, *, skip: Any = ()) -> str:
+    return "".join(f"- {key} ({default}): {meaning}\n" for key, default, meaning in _rows(section) if key not in skip)
+
+
+def _rows(section: type) -> list[tuple[str, str, str]]:
+    """Key, default and meaning of each field."""
+    documented, types, rows = dict(field_docstrings(section)), get_type_hints(section), []
     for field in dataclasses.fields(section):
-        if field.name not in skip:
-            star = "*" if field.metadata.get("fixed") else ""
-            meaning = " ".join(documented.get(field.name, "").split())
-            annotation = types.get(field.name)
-            if str(get_origin(annotation)) == "typing.Literal":
-                meaning += f" One of {', '.join(f'`{choice}`' for choice in get_args(annotation))}."
-            rows.append(f"| `{field.name}`{star} | {_default(field)} | {meaning} |".replace(" |  |", " | |"))
-    return "\n".join(rows) + "\n"
+        meaning = " ".join(documented.get(field.name, "").split())
+        annotation = types.get(field.name)
+        choices = (
+            [f"`{choice}`" for choice in get_args(annotation)]
+            if str(get_origin(annotation)) == "typing.Literal"
+            else []
+        )
+        if not all(choice in meaning for choice in choices):
+            meaning += f" One of {', '.join(choices)}."
+        star = "*" if field.metadata.get("fixed") else ""
+        rows.append((f"`{field.name}`{star}", _default(field), meaning))
+    return rows
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

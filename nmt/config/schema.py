@@ -71,43 +71,38 @@ class ModelConfig:
     """The network."""
 
     architecture: Text = fixed("deepnmt")
-    """Encoder-decoder: `transformer` (residual blocks of a unit or self-attention, attention, feed-forward layers),
-    `deepnmt` (stacked layers with residuals), `rnnsearch` (one layer each), `rnnsearch_deepatt` (an encoder of
-    alternating directions, a decoder with several attentions per step); for the task `language_model`: `language_model`
-    (stacked recurrent layers); for `tagging` and `segmentation`: `tagger` (bidirectional layers); for `classification`:
-    `classifier` (bidirectional layers, with attention between two texts); or an architecture that a plugin
-    registers."""
+    """`transformer` (residual blocks), `deepnmt` (stacked units), `rnnsearch` (one layer each), `rnnsearch_deepatt`
+    (several attentions in a step); by task `language_model`, `tagger`, `classifier`; or one of a plugin:
+    [architectures.md](architectures.md)."""
     architecture_options: Options = fixed(default_factory=dict)
-    """Options of the architecture itself; see the table of architectures."""
+    """Its options, below."""
     cell: Text = fixed("lrn")
-    """Recurrent unit: `atr`, `gru`, `lrn`, `lstm`, `olrn`, `sru`, `ssru`, `min_gru`, `min_lstm`, `rnn` (no gates, for
-    comparison), or a unit that a plugin registers."""
+    """Recurrent unit: `atr`, `gru`, `lrn`, `lstm`, `min_gru`, `min_lstm`, `olrn`, `rnn`, `sru`, `ssru`, or one of a
+    plugin: [units.md](units.md)."""
     cell_options: Options = fixed(default_factory=dict)
-    """Options of the unit itself; see the table of units."""
+    """Its options, below."""
     encoder_cell: Text | None = fixed(None)
-    """Unit of the encoder, of all its layers and directions; `null`: `cell`."""
+    """Unit of the encoder; `null`: `cell`."""
     encoder_cell_options: Options = fixed(default_factory=dict)
-    """Options of the encoder's unit; missing ones come from `cell_options` if the unit is `cell`, else from its own
-    defaults."""
+    """Options of the encoder's unit; missing ones are those of `cell_options` if the unit is `cell`."""
     decoder_cell: Text | None = fixed(None)
-    """Unit of the decoder, of all its layers; `null`: `cell`."""
+    """Unit of the decoder; `null`: `cell`."""
     decoder_cell_options: Options = fixed(default_factory=dict)
     """Options of the decoder's unit, as for the encoder."""
     hidden_size: Width = fixed(512)
     """Width H of the recurrent states."""
     encoder_hidden_size: Width | None = fixed(None)
-    """Width of the encoder's recurrent states, for each direction; `null`: `hidden_size`."""
+    """The same of the encoder, for each direction; `null`: `hidden_size`."""
     embedding_size: Width = fixed(512)
     """Width E of source and target embeddings and of the residual stream."""
     encoder_layers: Depth = fixed(1)
-    """Encoder layers; the first is bidirectional. `rnnsearch` has exactly 1. `rnnsearch_deepatt` has one more layer
-    below them, which reads the words and is not counted."""
+    """Encoder layers; the first is bidirectional. `rnnsearch` has 1. `rnnsearch_deepatt` has one more below them."""
     decoder_layers: Depth = fixed(1)
-    """Decoder layers; the first attends to the source. `rnnsearch` has exactly 1. `rnnsearch_deepatt`: levels of
-    attention and cell in each step."""
+    """Decoder layers; the first attends. `rnnsearch` has 1. `rnnsearch_deepatt`: levels of attention and unit in a
+    step."""
     encoder_direction: Literal["both", "forward"] = fixed("both")
-    """`forward`: the encoder reads each word after those before it and before those that follow, as live translation
-    needs. `transformer`: of self-attention each word sees those up to itself. `rnnsearch_deepatt` reads both ways."""
+    """`forward`: no word is read after one that follows it, as live translation needs. `rnnsearch_deepatt` reads both
+    ways."""
     context_aware_encoder: Bool = fixed(True)
     """The backward direction reads the forward states; deeper decoder layers read the context in a second step.
     Not used by `rnnsearch_deepatt`."""
@@ -116,29 +111,25 @@ class ModelConfig:
     deep_output: Bool = fixed(True)
     """A tanh layer over state and context before the softmax; only `deepnmt` can be without it."""
     attention_heads: Width = fixed(1)
-    """Heads of the additive attention; must divide the width of the encoder output. `rnnsearch` has exactly 1."""
+    """Heads of the additive attention; they divide the width of the encoder's output. `rnnsearch` has 1."""
     layer_norm: Bool = fixed(True)
-    """Layer normalisation of every recurrent projection, the attention and the layers' outputs; Zero uses `false`."""
+    """Layer normalisation of recurrent products, attention and outputs of layers; Zero uses `false`."""
     tie_embeddings: Literal["none", "target_softmax", "all"] = fixed("target_softmax")
-    """Shared tables: `none`, `target_softmax` (target embeddings and softmax), or `all` three (needs a joint
-    vocabulary)."""
+    """Shared tables: `none`, `target_softmax`, or `all` three, which needs a joint vocabulary."""
     dropout: Fraction = 0.2
-    """Dropout of embeddings, residual branches and the deep output. What is dropped depends on `seed` and the position
-    in the data, not on the number of processes."""
+    """Dropout of embeddings, residual branches and the deep output."""
     recurrent_dropout: Fraction = 0.0
-    """Dropout of the previous state in recurrent products and gates, with the same mask at all words of a sentence; the
-    carried state itself is not dropped (Gal and Ghahramani, 2016). Training is slower with it, because the units'
-    kernels do not support it."""
+    """Dropout of the previous state in products and gates, one mask for all words of a sentence (Gal and Ghahramani,
+    2016). No kernel has it, so training is slower."""
     initializer: Text = fixed("uniform")
-    """Initial values of matrices, embeddings and peephole vectors: `uniform`, `normal`, `normal_unit_scaling`,
-    `uniform_unit_scaling` or `glorot`. Biases start at 0."""
+    """Initial values of matrices, embeddings and peepholes: `uniform`, `normal`, `normal_unit_scaling`,
+    `uniform_unit_scaling`, `glorot`. Biases start at 0."""
     initializer_options: Options = fixed(default_factory=dict)
-    """Options of the initializer; see the table of initializers."""
+    """Its options, below."""
     init_range: PositiveFloat = fixed(0.08)
     """Range of the initializer `uniform`: [-init_range, init_range]."""
     layer_norm_scale: PositiveFloat = fixed(0.5)
-    """Initial scale of all layer norms. Below 1, sums of normalised products do not saturate the following tanh
-    (Cooijmans et al., ICLR 2017), and gradients of long sentences do not grow; Zero uses 1."""
+    """Initial scale of all layer norms: below 1, tanh does not saturate at the start; Zero uses 1."""
 
     def unit_of(self, side: Side) -> Choice:
         """The unit of one side: `cell`, if the side names none.
@@ -164,55 +155,49 @@ class DataConfig:
     """The parallel text and how it becomes ids."""
 
     source_language: Text = fixed("en")
-    """Code of the source's language, the ending of its files: PREFIX.en or PREFIX.en.gz."""
+    """Code of the source's language, the ending of its files."""
     target_language: Text = fixed("de")
     """Code of the target's language."""
     generator: Literal["none", "demo"] = fixed("none")
     """`demo` writes the built-in English-German corpus into RUN/corpus instead of reading files."""
     train: Corpora | None = fixed(None)
-    """The training text, or a list of texts. A text is the prefix of two files; `{source: FILE, target: FILE}`; or a
-    file with both sides, `.tsv`, `.jsonl` or `.tmx`, also as `{file: FILE, columns: [SOURCE, TARGET]}`. Each may be
-    packed (`.gz`, `.zst`): [corpora.md](corpora.md#forms-of-text)."""
+    """Training text, or a list: a prefix of two files, `{source: FILE, target: FILE}`, or a file with both sides:
+    [corpora.md](corpora.md#forms-of-text)."""
     monolingual: Corpora | None = fixed(None)
-    """Prefix, or list of prefixes, of back-translated text made by nmt-backtranslate; it is added after `train`. The
-    tokenizer is not trained on it."""
+    """Back-translated text of nmt-backtranslate, in addition to `train`; the tokenizer does not learn from it."""
     monolingual_tag: Text | None = fixed("<BT>")
-    """Token put before each source sentence of `monolingual` (Caswell et al., 2019); the source vocabulary must contain
-    it (option `symbols` of `sentencepiece`). `null`: none."""
+    """Token before each source of `monolingual`, which `symbols` of `sentencepiece` reserves; `null`: none."""
     sampling_temperature: PositiveFloat = fixed(1.0)
-    """T: each of several prefixes has the share n^(1/T) / sum n^(1/T) of an epoch, where n is its number of pairs; 1
-    means each pair once. Prefixes are those of `train`, then those of `monolingual`."""
+    """T: each of several texts of n pairs has the share n^(1/T) / sum n^(1/T) of an epoch; 1: each pair once."""
     sampling_weights: Annotated[list[PositiveFloat], Field(min_length=1)] | None = fixed(None)
-    """The relative shares of the prefixes in an epoch, in their order; instead of a temperature."""
+    """Relative shares of the texts of `train`, then `monolingual`, instead of a temperature."""
     augmentation: list[Annotated[dict[Text, Share], Field(min_length=1, max_length=1)]] = fixed(default_factory=list)
-    """How training pairs are changed, and which share of them in an epoch, in this order, such as `[{typos: 0.05},
-    {no_end_mark: 0.2}]`: [augmentation.md](augmentation.md)."""
+    """How pairs are changed, and which share of them, in this order, such as `[{typos: 0.05}, {no_end_mark: 0.2}]`:
+    [augmentation.md](augmentation.md)."""
     dev: Corpora | None = None
-    """The validation text or texts, named like those of `train`."""
+    """Validation text or texts."""
     dev_references: Paths | None = None
-    """References for the translations of `dev`: a file, or a list of files for several sets, each with one line for
-    every line of `dev`; default: the target side of `dev`. Zero: `.ref0`, `.ref1`, ..."""
+    """References of `dev`, a file or a list of files for several sets; default: its target side. Zero: `.ref0`,
+    `.ref1`, ..."""
     test: Corpora | None = None
-    """The test text or texts, translated and scored when training ends."""
+    """Test text or texts, translated and scored when training ends."""
     test_references: Paths | None = None
     """The same for `test`."""
     tokenizer: Text = fixed("sentencepiece")
-    """`sentencepiece` (raw text) or `whitespace` (text that is already split, with vocabulary files); for the task
-    `tagging` `tagged_words`, for `segmentation` `tagged_characters`."""
+    """`sentencepiece` (raw text), `whitespace` (text that is split), by task `tagged_words`, `tagged_characters`."""
     tokenizer_options: Options = fixed(default_factory=dict)
-    """Options of the tokenizer; see the table of tokenizers."""
+    """Its options, below."""
     max_length: Positive = fixed(100)
-    """Longest source or target sentence in training, in tokens, without the end symbol."""
+    """Longest source or target in training, in tokens without the end symbol."""
     too_long: Literal["drop", "truncate"] = fixed("drop")
-    """What happens to longer training pairs, which are counted and reported in both cases. `truncate` keeps the first
-    `max_length` tokens of a side and its end symbol; Zero also cuts at `max_len`, but leaves sentences of `max_len` or
-    more tokens without an end symbol."""
+    """Longer pairs are left out, or cut after `max_length` tokens; both are counted. Zero also cuts, and leaves out the
+    end symbol."""
     pool_batches: Positive = fixed(256)
-    """Batches are cut from pools of about this many batches, sorted by length; larger pools mean less padding."""
+    """Batches are cut from pools of about this many, sorted by length; larger pools mean less padding."""
     cache_dir: FilePath | None = None
-    """Directory of encoded corpora, keyed by content and settings; default RUN/cache."""
+    """Directory of encoded text; default RUN/cache."""
     workers: Annotated[int, Strict(), Field(ge=0, le=MOST_WORKERS)] = 0
-    """Processes that encode text; 0 means one for each CPU core."""
+    """Processes that encode text; 0: one for each CPU core."""
 
 
 @dataclass(config=STRICT, kw_only=True, frozen=True)
@@ -224,98 +209,89 @@ class TrainingConfig:
     max_epochs: Positive | None = None
     """Stop after this many passes over the training data."""
     init_from: FilePath | None = fixed(None)
-    """Run or model, also of Marian or OPUS-MT, whose weights are the starting point. Its architecture, languages and,
-    unless `tokenizer_options` name files, its tokenizer come with it; what is given in addition must not contradict
-    them. Everything else starts from the beginning."""
+    """Run or model, also of Marian or OPUS-MT, whose weights are the starting point. Its architecture, languages and
+    tokenizer come with it, and must not be contradicted."""
     batch_tokens: Positive | None = fixed(None)
-    """Tokens in a batch, with padding: sentences times the longest source or target. 2048 if neither this nor
-    batch_sentences is given."""
+    """Tokens in a batch, with padding: sentences times the longest source or target; 2048 if `batch_sentences` is not
+    given."""
     batch_sentences: Positive | None = fixed(None)
-    """Sentence pairs in a batch; set either this or batch_tokens."""
+    """Sentence pairs in a batch, instead of `batch_tokens`."""
     accumulate: Positive = fixed(1)
-    """Number of batches whose gradients are combined in one update."""
+    """Batches whose gradients make one update."""
     optimizer: Text = fixed("adam")
-    """`adam`, `adamw`, `adam_tf` (epsilon added before bias correction, as TensorFlow does), `muon`, `adadelta`,
-    `adafactor`, `adagrad`, `rmsprop`, `sgd`, or one that a plugin registers."""
+    """`adam`, `adamw`, `adam_tf` (as TensorFlow), `muon`, `adadelta`, `adafactor`, `adagrad`, `rmsprop`, `sgd`, or one
+    of a plugin."""
     optimizer_options: Options = field(default_factory=dict)
-    """Options of the optimizer; see the table of optimizers."""
+    """Its options, below."""
     lr: Annotated[float, Field(gt=0, le=HIGHEST_RATE, allow_inf_nan=False, strict=True)] = 2e-3
-    """Learning rate; the table of schedules says how each schedule uses it."""
+    """Learning rate, as the schedule uses it."""
     schedule: Text = "inverse_sqrt"
     """`constant`, `noam`, `gnmt+`, `epoch`, `score`, `cosine`, `budgeted` or `inverse_sqrt`."""
     schedule_options: Options = field(default_factory=dict)
-    """Options of the schedule; see the table of schedules."""
+    """Its options, below."""
     clip_norm: NotNegativeFloat = 1.0
-    """Largest global norm of the gradient; 0 switches clipping off."""
+    """Largest norm of the gradient; 0: no clipping."""
     skip_norm: PositiveFloat | None = None
-    """An update whose gradient has a larger global norm before clipping is skipped and counted like an update with a
-    NaN. Zero: `gnorm_upper_bound` with `safe_nan`."""
+    """An update whose gradient has a larger norm before clipping is skipped, as with a NaN. Zero: `gnorm_upper_bound`
+    with `safe_nan`."""
     loss: Text = "cross_entropy"
-    """Loss to minimise: `cross_entropy`, `sampled_cross_entropy` (a softmax over a sample of the vocabulary, which is
-    faster), `r_drop` (two passes with different dropout, which are trained to predict the same), or a loss that a
-    plugin registers. The loss in logs is always the cross entropy without smoothing."""
+    """`cross_entropy`, `sampled_cross_entropy` (over a sample of the vocabulary, faster), `r_drop` (two passes with
+    different dropout), or one of a plugin. Logs have the cross entropy without smoothing."""
     loss_options: Options = field(default_factory=dict)
-    """Options of the loss; see the table of losses."""
+    """Its options, below."""
     guided_alignment: Paths | None = None
-    """File of word alignments of `data.train` in Pharaoh's format: for each pair a line such as `0-0 1-2`, source and
-    target words from 0; a list for several prefixes. The first head of the last layer that attends learns them.
-    nmt-distill and nmt-translate `--alignment` write such files."""
+    """Word alignments of `data.train` in Pharaoh's format, a file or a list, which one head learns:
+    [distillation.md](distillation.md#alignments)."""
     guided_alignment_weight: NotNegativeFloat = 0.1
-    """Weight of the cross entropy of these alignments and attention, in addition to the loss."""
+    """Weight of their cross entropy in the loss."""
     wait: Positive | Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = None
-    """Words that are read before the first one is written, for live translation: a number, or a range such as `[1, 9]`,
-    of which each sentence has another one in each epoch. Word j is predicted from `wait` + j source words, from 0."""
+    """Words read before the first is written, for live translation: a number, or a range such as `[1, 9]`, of which
+    each sentence has another in each epoch. Word j is predicted from `wait` + j source words."""
     dropout_warmup_steps: NotNegative = 0
-    """All dropout rates of the model grow linearly from 0 to their values over this many updates, because early updates
-    learn more without dropout and overfitting comes later. 0: full values from the first update."""
+    """All dropout rates grow from 0 over this many updates; 0: full from the first."""
     label_smoothing: Fraction = 0.1
-    """Probability mass spread over the other words of the vocabulary; must be 0 with a loss that does not support
-    it."""
+    """Probability spread over the other words; 0 with a loss that does not support it."""
     normalization: Literal["token", "sentence", "batch"] = "token"
-    """The loss of an update is the mean over its target tokens, or the mean over its sentences of each sentence's mean,
-    or (`batch`, as Zero does) the mean over its batches, see `accumulate`, of each batch's mean over sentences."""
+    """The loss of an update is the mean over its target tokens, over its sentences of their means, or (`batch`, as
+    Zero) over its batches of their means over sentences."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """`bf16` and `fp16` (GPU only) keep fp32 weights; `auto` uses bf16 where it is faster."""
     ema_decay: Fraction = 0.0
-    """Decay of an exponential moving average of the weights, which is then validated and saved; 0 is off."""
+    """Decay of a moving average of the weights, which is validated and saved; 0: off."""
     average_after: Positive | None = None
-    """N: as soon as a validation is not better than the best one before the last N, the mean of the weights of all
-    later updates is validated and saved (NT-ASGD: Merity et al., ICLR 2018); default never. Not with `ema_decay`."""
+    """N: once a validation is not better than the best before the last N, the mean of all later weights is validated
+    and saved (NT-ASGD). Not with `ema_decay`."""
     log_every: Positive = 50
     """Updates between two log lines."""
     sample_every: Positive | None = None
-    """Updates between two samples of training text (the first sentences of the batch, with their translations);
-    default: no samples. Zero: `sample_freq`."""
+    """Updates between two samples of training text; default: none. Zero: `sample_freq`."""
     sample_sentences: Positive = 5
     """Sentences in each of these samples."""
     validate_every: Positive | None = None
-    """Updates between two validations; default once an epoch. The last update is always validated."""
+    """Updates between two validations; default once an epoch. The last update is validated."""
     save_every: Positive | None = None
-    """Updates between two checkpoints; default at each validation. The last update is always saved."""
+    """Updates between two checkpoints; default at each validation. The last update is saved."""
     keep_last: Positive = 2
-    """Number of newest checkpoints to keep."""
+    """Newest checkpoints to keep."""
     keep_best: NotNegative = 1
-    """Number of best checkpoints to keep, by `early_stopping_metric`."""
+    """Best checkpoints to keep, by `early_stopping_metric`."""
     average_last: NotNegative = 0
-    """At the end, average this many of the newest checkpoints (RUN/average) and score the result on the test text, in
-    addition to the best checkpoint; at most `keep_last`, 0: no average."""
+    """At the end, average so many of the newest checkpoints (RUN/average) and score the result, too; at most
+    `keep_last`."""
     patience: Positive | None = None
-    """Stop after this many validations without a new best. With a metric of the output (BLEU, chrF, TER, accuracy, F1),
-    the count starts again at a validation whose score is one of chance while the loss still falls, by a thousandth or
-    more; later scores are compared with that one. Chance: the score is not better, by a point and by four standard
-    deviations, of accuracy and F1 three, than those of the same output beside the references of other lines, shuffled
-    eight times. A loss that is NaN from the start does not count. The schedule `score` and `average_after` wait as
-    well."""
+    """Stop after this many validations without a new best. The count begins again where the score is still one of
+    chance (not better than beside the references of other lines, by a point and four standard deviations; accuracy and
+    F1 three) while the loss falls. A loss that is NaN from the start does not count. The schedule `score` and
+    `average_after` wait as well."""
     early_stopping_metric: Text = "loss"
-    """What decides which checkpoint is best: `loss`, or the name of one of `evaluation.metrics`."""
+    """Which checkpoint is best: by `loss`, or by one of `evaluation.metrics`."""
     max_bad_updates: NotNegative = 10
-    """Number of consecutive updates with a NaN or infinite loss or gradient, or a norm above `skip_norm`, that are
-    skipped before training stops."""
+    """Consecutive updates with a NaN or infinite loss or gradient, or above `skip_norm`, that are skipped before
+    training stops."""
     callbacks: list[Text | dict[Any, Any]] = field(default_factory=list)
-    """Callbacks of plugins at updates, validations and checkpoints, each listed once, by name or with options:
-    `[{name: {option: value}}, ...]`."""
+    """Callbacks of plugins, by name or with options: `[{name: {option: value}}, ...]`."""
     tensorboard: Bool = False
-    """Also write TensorBoard files to RUN/tensorboard (needs nmt-recurrent[tensorboard])."""
+    """Also write TensorBoard files to RUN/tensorboard (extra `tensorboard`)."""
 
 
 TABLE: Any = None
@@ -398,13 +374,12 @@ class EvaluationConfig:
     """What validation measures in addition to the loss."""
 
     metrics: list[Text | dict[Any, Any]] = field(default_factory=lambda: ["bleu"])
-    """Metrics of the translated validation text, each once: `bleu`, `bleu_tok_lc`, `bleu_moses_lc`, `chrf`, `ter`, or a
-    metric that a plugin registers. With options: `[{bleu: {tokenize: zh}}, chrf]`; see the table of metrics. If empty,
-    nothing is translated and no samples are shown."""
+    """Metrics of the translated validation text: `bleu`, `bleu_tok_lc`, `bleu_moses_lc`, `chrf`, `ter`, or one of a
+    plugin, also with options: `[{bleu: {tokenize: zh}}, chrf]`. If empty, nothing is translated."""
     max_sentences: Positive | None = None
-    """Number of validation sentences to translate, from the first; default all."""
+    """Validation sentences to translate, from the first; default all."""
     samples: NotNegative = 3
-    """Sample translations shown, with source and reference, at each validation."""
+    """Samples shown at each validation."""
     keep_translations: Bool = False
     """Keep the translations of each validation in RUN/validation/step-N.txt."""
 
@@ -414,21 +389,19 @@ class Config:
     """A complete configuration."""
 
     run_dir: FilePath
-    """Directory of the run: checkpoints, logs, tokenizer, resolved configuration."""
+    """Directory of the run."""
     task: Text = fixed("translation")
-    """Task to learn: `translation`, `language_model` (the next word of a text), `tagging` (labels of words),
-    `segmentation` (words of text without spaces), `classification` (labels of texts, or of pairs of texts), or a task
-    that a plugin registers."""
+    """`translation`, `language_model`, `tagging` (labels of words), `segmentation` (words of text without spaces),
+    `classification` (labels of texts or pairs), or one of a plugin."""
     task_options: Options = fixed(default_factory=dict)
-    """Options of the task; see the table of tasks."""
+    """Its options, below."""
     seed: Seed = fixed(1)
     """Seed of initialisation, dropout and the order of the data."""
     plugins: list[FilePath] = field(default_factory=list)
-    """Your Python files that register units or other components."""
+    """Your Python files that register components."""
     kernels: Literal["auto", "triton", "reference"] = "auto"
-    """On a GPU: `triton` uses Triton kernels and CUDA graphs, `reference` plain PyTorch, `auto` Triton for each
-    operation whose check on this GPU passes. On a CPU: `auto` uses C kernels, `triton` needs TRITON_INTERPRET=1 in the
-    environment, and is slow."""
+    """On a GPU: Triton kernels and CUDA graphs, plain PyTorch, or Triton where its check on this GPU passes (`auto`).
+    On a CPU `auto` uses C kernels, `triton` needs TRITON_INTERPRET=1 in the environment, and is slow."""
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)

@@ -51,9 +51,9 @@ class SentencePieceOptions:
     """Options of the `sentencepiece` tokenizer."""
 
     model_type: Literal["bpe", "unigram"] = "bpe"
-    """Algorithm: byte-pair merges, or a unigram language model."""
+    """Byte-pair merges, or a unigram language model."""
     vocab_size: int = 8000
-    """Number of pieces of a vocabulary, including the 3 special ones and the 256 byte pieces."""
+    """Pieces of a vocabulary, the 3 special ones and 256 bytes included."""
     joint: bool = True
     """One model for both languages; otherwise one model for each."""
     byte_fallback: bool = True
@@ -61,36 +61,31 @@ class SentencePieceOptions:
     character_coverage: float = 1.0
     """Share of the characters of the training text that get their own piece."""
     normalization: Literal["nfc", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] | None = None
-    """Unicode normalisation before splitting. `nfc` keeps all text, but composes letters and marks; `nmt_nfkc` also
-    replaces `²`, `½`, `…`, full-width letters and the like by others and removes some characters, which no translation
-    can then contain; `_cf` also folds case, `identity` leaves text unchanged. Default: `nmt_nfkc` for the source of
-    separate vocabularies, `nfc` for the target and for a joint one; models of versions before 0.3.0 keep `nmt_nfkc`."""
+    """What is done to text before splitting: `nfc` keeps all text but composes letters, `nmt_nfkc` also replaces `²`,
+    `½`, full-width letters and the like, which no translation can then contain, `_cf` also folds case, `identity` does
+    nothing. Default: [configuring.md](configuring.md#normalisation)."""
     sample_size: int | None = 1_000_000
-    """Number of lines of each language, drawn by `seed`, from which the model is trained; null takes all (and much
-    memory)."""
+    """Lines of each language, drawn by `seed`, from which the model is trained; null: all."""
     symbols: list[str] = field(default_factory=list)
     """Pieces that the vocabulary always has, such as `data.monolingual_tag`."""
     case: str | None = None
-    """`markup`: pieces are learned and used in small letters, with marks before words that are written otherwise than
-    usual in the training text, so that text in capitals has nearly the same pieces; texts stay as they are
-    ([augmentation.md](augmentation.md#capitals)). `null`: capitals are letters of their own."""
+    """`markup`: pieces in small letters, with marks where capitals are ([augmentation.md](augmentation.md#capitals)).
+    `null`: capitals are letters of their own."""
     source_model: FilePath | None = None
-    """SentencePiece model to use instead of training one; with `joint` it serves both languages."""
+    """SentencePiece model to use instead of training one; with `joint` for both languages."""
     target_model: FilePath | None = None
     """The same for the target language; only without `joint`."""
     same_ids: bool = False
-    """Whether both models have the same pieces with the same ids, so that `model.tie_embeddings` may be `all`."""
+    """Whether both models have the same pieces with the same ids, for `model.tie_embeddings: all`."""
     bpe_dropout: float = 0.0
-    """For `bpe`: probability of skipping each possible merge when training text is split again in each epoch (Provilkov
-    et al., ACL 2020); usually 0.1, or 0.6 if words are not separated by spaces; 0 is off. Text in translation and
-    validation is split without dropout."""
+    """For `bpe`: probability of skipping a merge, anew in each epoch (Provilkov et al., ACL 2020); usually 0.1."""
     source_bpe_dropout: float | None = None
     """The same for the source language; `null`: `bpe_dropout`."""
     target_bpe_dropout: float | None = None
     """The same for the target language; `null`: `bpe_dropout`."""
     unigram_alpha: float | None = None
-    """For `unigram`: in each epoch, the split of training text is drawn with probability proportional to P^alpha
-    (subword regularisation, Kudo, ACL 2018); usually 0.1 to 0.5, smaller values give more variety. `null` is off."""
+    """For `unigram`: training text is split anew in each epoch, in proportion to P^alpha (Kudo, ACL 2018); usually 0.1
+    to 0.5. `null`: off."""
     source_unigram_alpha: float | None = None
     """The same for the source language; `null`: `unigram_alpha`."""
     target_unigram_alpha: float | None = None

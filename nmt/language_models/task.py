@@ -368,21 +368,18 @@ class LanguageModellingOptions:
     """Options of the task `language_model`. Texts are files, not prefixes: `data.train`, `data.dev`, `data.test`."""
 
     by_line: bool = False
-    """Each line is read independently, from the zero state, in batches of lines of similar length; a model used in a
-    search or for ranking translations reads lines in this way. Otherwise the text is one stream of consecutive
-    lines."""
+    """Each line is read by itself, from the zero state; otherwise the text is one stream."""
     steps: int = 70
     """For a stream: words of a window, over which gradients are propagated back."""
     varied_windows: bool = True
-    """For a stream: windows of varying length, about `steps` words, cut differently in each epoch (Merity et al., ICLR
+    """For a stream: windows of varying length, about `steps` words, other ones in each epoch (Merity et al., ICLR
     2018)."""
     activation_penalty: float = 0.0
     """alpha: weight of the mean square of the last states, which is added to the loss."""
     temporal_penalty: float = 0.0
     """beta, the same for the change of the last states from word to word."""
     samples: int | None = None
-    """Words besides a batch's own over which training computes the softmax, as the loss `sampled_cross_entropy` does:
-    more updates in a given time. `null`: all. Validation is exact."""
+    """Words besides a batch's own over which training computes the softmax. `null`: all. Validation is exact."""
     validation_rows: int = 10
     """For a stream: rows into which the validation text is cut, read in parallel. The test text is one row."""
 

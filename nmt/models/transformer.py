@@ -27,49 +27,45 @@ class TransformerOptions:
     """Options of the architecture `transformer`. The width of its blocks is `model.embedding_size`."""
 
     form: Literal["marian", "opus_mt"] | None = None
-    """Other defaults for the options below, those of other systems: `marian`, students as Firefox has them (an encoder
-    of self-attention, a decoder of `cell: ssru`), or `opus_mt`, the Transformer of OPUS-MT. What is given counts."""
+    """Other defaults of the options below: `marian`, students as Firefox has them (with `cell: ssru`), or `opus_mt`,
+    the Transformer of OPUS-MT."""
     encoder_layers: int = 3
     """Blocks of the encoder."""
     decoder_layers: int = 2
     """Blocks of the decoder; each attends to the source."""
     encoder_mixing: Literal["unit", "attention"] = "unit"
-    """What mixes the words of the source: `unit`, the recurrent unit (in both directions, see
-    `model.encoder_direction`), or `attention`, multi-head self-attention."""
+    """What mixes the words of the source: the unit, or multi-head self-attention."""
     decoder_mixing: Literal["unit", "attention"] = "unit"
     """The same for the words of the target; each block reads the words before."""
     encoder_unit_size: int | None = None
-    """Width of the recurrent states of the encoder, of each direction; `null`: half of `embedding_size`, or all of it
-    with `encoder_direction: forward`."""
+    """Width of the encoder's states, for each direction; `null`: half of `embedding_size`, or all of it with
+    `encoder_direction: forward`."""
     decoder_unit_size: int | None = None
-    """Width of the recurrent states of the decoder; `null`: `embedding_size`."""
+    """Width of the decoder's states; `null`: `embedding_size`."""
     encoder_feed_forward: int | None = None
-    """Width of the feed-forward layers of the encoder; `null`: twice `embedding_size`."""
+    """Width of feed-forward layers; `null`: twice `embedding_size`."""
     decoder_feed_forward: int | None = None
-    """Width of the feed-forward layers of the decoder; `null`: twice `embedding_size`. 0: no such layers, as in fast
-    students."""
+    """The same in the decoder; 0: none, as in fast students."""
     decoder_projection: bool = True
-    """Whether a linear map follows the recurrent unit of the decoder; without one it is as wide as `embedding_size`."""
+    """Whether a linear map follows the unit of the decoder; without one it is as wide as `embedding_size`."""
     feed_forward: blocks.Activation = "relu"
     """What a feed-forward layer computes: `relu`, `swish` (x times its sigmoid), `gelu` (with the normal distribution),
     or `gated` (SwiGLU, a third matrix)."""
     heads: int = 4
     """Heads of every attention; they share `embedding_size`."""
     positions: Literal["rotary", "sinusoidal", "none"] = "rotary"
-    """What tells the places of words: `rotary`, queries and keys of self-attention are turned; `sinusoidal`, sines and
-    cosines are added to the embeddings; or `none`, where units tell the order."""
+    """What tells the places of words: queries and keys are turned, sines and cosines are added to the embeddings, or
+    nothing, where units tell the order."""
     sinusoids: blocks.Sinusoids = "vaswani"
-    """The rates of sinusoidal positions: 10000^(-k/n), n = `embedding_size` / 2, as in the paper of `vaswani`, or with
-    n - 1 as in `marian`."""
+    """Rates 10000^(-k/n) with n = `embedding_size` / 2 (`vaswani`), or n - 1 (`marian`)."""
     norm: Literal["layer", "rms"] = "layer"
     """What normalises each part of a block: `layer` norm, or `rms` norm (no mean, no offset)."""
     norm_position: Literal["before", "after"] = "before"
-    """Whether the input of each part is normalised, and the sum at the end; or, `after`, the sum of a part and its
-    input."""
+    """Whether the input of each part is normalised, or the sum of a part and its input."""
     norm_epsilon: float = 1e-6
     """What is added to variances before the square root."""
     start_vector: bool = True
-    """Whether a learned vector is added to all words of the target, and is the first input of the decoder alone."""
+    """Whether a learned vector is added to all target words, and is the decoder's first input."""
     embedding_bias: bool = True
     """Whether a learned vector is added to all embeddings."""
     output_bias: bool = False

@@ -188,11 +188,9 @@ class TaggingOptions:
     `data.test`."""
 
     unknown_share: float = 0.5
-    """How often a word, or character, that the training text has once is taken for an unknown one, so that these are
-    learned."""
+    """How often a word, or character, that occurs once is taken for an unknown one."""
     vectors: FilePath | None = None
-    """File of vectors from which the embeddings of words start, in the text format of GloVe, with
-    `model.embedding_size` numbers for each word."""
+    """File of vectors in GloVe's text format from which the embeddings of words start."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.unknown_share <= 1:

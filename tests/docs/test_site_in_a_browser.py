@@ -42,7 +42,7 @@ def test_the_search_finds_pages_without_a_server(browser: Any, site: Path, name:
         visit.page.goto((site / name).as_uri() + "?q=placeholders")
         found = visit.page.locator("a.md-search-result__link")
         found.first.wait_for(state="attached")
-        assert any("constrained_translation.html" in link.get_attribute("href") for link in found.all())
+        assert any("controlling.html" in link.get_attribute("href") for link in found.all())
         assert visit.problems == []
         assert [url for url in visit.requests if not url.startswith(("file:", "data:", "blob:"))] == []
 
