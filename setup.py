@@ -117,6 +117,7 @@ setup(
             "nmt-shortlist=nmt.shortlisting.command:main",
             "nmt-convert=nmt.cli.convert:main",
             "nmt-export=nmt.cli.export:main",
+            "nmt-compare=nmt.experiments.command:main",
             "nmt-plot=nmt.plotting.command:main",
             "nmt-report=nmt.report.command:main",
             "nmt-data=nmt.corpora.command:main",

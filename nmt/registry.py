@@ -112,6 +112,7 @@ SESSIONS: Registry[Any] = Registry("session of live translation", "nmt.live.sess
 PIPES: Registry[Any] = Registry("way to translate a pipe", "nmt.live.pipe")
 POLICIES: Registry[Any] = Registry("policy of live translation", "nmt.live.policies")
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation.metrics", "nmt.zero.metrics")
+SWEEPS: Registry[Any] = Registry("way to train many runs", "nmt.experiments.sweep")
 TEST_SETS: Registry[Any] = Registry("source of test sets", "nmt.test_sets.sacrebleu")
 WORLDS: Registry[Any] = Registry("way to train in several processes", "nmt.distributed.process_group")
 TASKS: Registry[Any] = Registry(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 import shlex
 from pathlib import Path
@@ -12,6 +13,7 @@ from sacrebleu.dataset import DATASETS
 from nmt.registry import METRICS
 from tests.conftest import page_of
 from tests.console import call
+from tests.experiments import small_runs
 from tests.tiny_run import make_run
 
 GUIDE = page_of("docs/evaluation.md")
@@ -36,7 +38,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+COMPARISONS = [line for line in COMMANDS if line.startswith("nmt-compare")]
+
+
+def test_its_comparisons_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib, of nmt-recurrent[plot], is not installed")
+    for cell in ("gru", "lrn"):
+        for seed in (1, 2, 3):
+            small_runs.make_run(tmp_path / "runs", f"{cell}-{seed}", small_runs.with_faults(seed), seed=seed, cell=cell)
+    monkeypatch.chdir(tmp_path)
+    for command in COMPARISONS:
+        words = [glob.glob(word) or [word] for word in shlex.split(command)]
+        assert call(*(word for part in words for word in part)) == 0
+    assert all((tmp_path / name).stat().st_size > 5000 for name in ("curves.pdf", "costs.pdf"))
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if line not in COMPARISONS])
 def test_its_commands_run(folder: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(command.replace(".de.gz", ".de"))
     if words[0] == "nmt-report":

@@ -27,7 +27,7 @@ from nmt.cli.lines import STDIN, LinesBar, read_texts
 from nmt.config import import_plugins
 from nmt.errors import ConfigError
 from nmt.evaluation import Metric, check_subwords
-from nmt.evaluation.report import FORMATS
+from nmt.evaluation.report import FORMATS, written
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED, DEFAULT_TRIALS, TESTS
 from nmt.library.evaluation import DEFAULT_METRICS, chosen_metrics, measured, target_of
 from nmt.light.options import command_option
@@ -119,7 +119,7 @@ def build_parser() -> argparse.ArgumentParser:
     scores.add_argument("--by-length", action="store_true", help="also score short and long sentences separately")
     scores.add_argument("--confidence", action="store_true", help="95%% intervals, by bootstrap resampling")
     output = scores.add_mutually_exclusive_group()
-    output.add_argument("--format", choices=tuple(FORMATS), help="format of the tables (default: text)")
+    output.add_argument("--format", choices=FORMATS, help="format of the tables (default: text)")
     output.add_argument(
         "--json", dest="format", action="store_const", const="json", help="alias of --format json, for programs"
     )
@@ -195,7 +195,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         confidence=arguments.confidence,
         lengths=arguments.by_length,
     )
-    print(FORMATS[arguments.format or "text"](found))
+    print(written(found, arguments.format or "text"))
     return exit_code
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nmt.cli.arguments import minutes
 from nmt.cli.common import add_device, add_plugins, main_of, make_parser
 from nmt.errors import ConfigError
-from nmt.registry import DRY_RUNS
+from nmt.registry import DRY_RUNS, SWEEPS
 from nmt.system import CpuClock, columns, keep_large_blocks, wrapped
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="when the run has used M minutes of CPU time (including the time before a resume), stop, validate and "
         "save",
     )
+    SWEEPS.get("runs").add_options(parser)
     add_plugins(parser)
     add_device(parser)
     return parser
@@ -72,6 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Load the configuration and run the requested action."""
     started, cpu = time.monotonic(), CpuClock()
     place, option = arguments.config, arguments.config_by_option
+    if place is not None and option is not None:
+        raise ConfigError(f"--config {option}: CONFIG {place} is also given; a run has one configuration")
+    if arguments.sweep is not None or arguments.part is not None:
+        return int(SWEEPS.get("runs").run(arguments))
     if arguments.list:
         from nmt.config.load import bundled_descriptions
 
@@ -83,8 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
             line = f"{name:<{width}}{description}"
             print(line if space is None else wrapped(line, space, indent=width))  # on a terminal
         return 0
-    if place is not None and option is not None:
-        raise ConfigError(f"--config {option}: CONFIG {place} is also given; a run has one configuration")
     if place is None and option is None:
         raise ConfigError("no configuration; give a YAML file, or a name shown by nmt-train --list")
     arguments.config = str(place if option is None else option)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from nmt.evaluation.metrics import LengthBucket, Score
@@ -83,11 +83,6 @@ class Table(NamedTuple):
     title: str = ""
 
 
-def as_text(systems: Sequence[System]) -> str:
-    """Tables of the scores, then of what was asked for besides, in 80 columns; signatures at the end."""
-    return text_tables(_tables(systems), _signatures(systems))
-
-
 def text_tables(tables: Sequence[Table], signatures: Sequence[tuple[str, str]]) -> str:
     """Columns aligned with spaces, numbers at the right and words at the left, in WIDTH columns."""
     parts = []
@@ -99,25 +94,25 @@ def text_tables(tables: Sequence[Table], signatures: Sequence[tuple[str, str]]) 
     return "\n\n".join([*parts, *(["signatures:\n" + "\n".join(lines)] if lines else [])])
 
 
-def as_markdown(systems: Sequence[System]) -> str:
-    """The same tables of pipes, and the signatures as a list."""
+def markdown_tables(tables: Sequence[Table], signatures: Sequence[tuple[str, str]]) -> str:
+    """Tables of pipes, and the signatures as a list."""
 
     def escaped(text: str) -> str:
         return re.sub(r"([\\|*_`<\[])", r"\\\1", text)
 
     parts = []
-    for table in _tables(systems):
+    for table in tables:
         title = f"{escaped(table.title)}:\n\n" if table.title else ""
         sides = ["-:" if right else "-" for right in _figures(table)]
         head, *rows = [f"| {' | '.join(map(escaped, row))} |" for row in (table.head, *table.rows)]
         parts.append(title + "\n".join([head, f"|{'|'.join(sides)}|", *rows]))
-    return "\n\n".join([*parts, "\n".join(f"- {escaped(name)}: `{own}`" for name, own in _signatures(systems))])
+    return "\n\n".join([*parts, "\n".join(f"- {escaped(name)}: `{own}`" for name, own in signatures)])
 
 
-def as_latex(systems: Sequence[System]) -> str:
-    r"""The same tables for the package booktabs, titles and signatures as comments, which a caption can take."""
+def latex_tables(tables: Sequence[Table], signatures: Sequence[tuple[str, str]]) -> str:
+    r"""Tables for the package booktabs, titles and signatures as comments, which a caption can take."""
     parts = []
-    for table in _tables(systems):
+    for table in tables:
         title = f"% {table.title}\n" if table.title else ""
         sides = "".join("r" if right else "l" for right in _figures(table))
         head, *rows = [
@@ -126,15 +121,18 @@ def as_latex(systems: Sequence[System]) -> str:
         ]
         lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
         parts.append(title + "\n".join([*lines, r"\end{tabular}"]))
-    return "\n\n".join([*parts, "\n".join(f"% {name}: {own}" for name, own in _signatures(systems))])
+    return "\n\n".join([*parts, "\n".join(f"% {name}: {own}" for name, own in signatures)])
 
 
-FORMATS: Final[dict[str, Callable[[Sequence[System]], str]]] = {
-    "text": as_text,
-    "latex": as_latex,
-    "markdown": as_markdown,
-    "json": as_json,
-}
+TABLES: Final = {"text": text_tables, "latex": latex_tables, "markdown": markdown_tables}
+
+
+def written(systems: Sequence[System], form: str) -> str:
+    """As JSON; or, in one of the forms of TABLES, tables of the scores, then of what was asked for besides."""
+    return as_json(systems) if form == "json" else TABLES[form](_tables(systems), _signatures(systems))
+
+
+FORMATS: Final = (*TABLES, "json")
 
 
 def _fitted(table: Table) -> list[Table]:

@@ -111,7 +111,7 @@ def paired_test(
         differences = np.abs(resampled[1] - resampled[0])
         differences -= differences.mean()
     else:
-        differences = _exchanged(scorer, first, second, trials=samples, seed=seed)
+        differences = exchanged(scorer, first, second, trials=samples, seed=seed)
     # sacreBLEU counts the samples that differ by more than the outputs do, so two outputs that never
     # differ would come out as significantly different.
     p_value = 1.0 if difference == 0 else float(np.sum(differences > difference) + 1) / (samples + 1)
@@ -133,7 +133,7 @@ def _resampled(scorer: Scorer, counts: Sequence[Any], *, samples: int, seed: int
     return np.array([scorer._compute_score_from_stats(row).score for row in sums])
 
 
-def _exchanged(
+def exchanged(
     scorer: Scorer, first: Sequence[Any], second: Sequence[Any], *, trials: int, seed: int
 ) -> NDArray[np.float64]:
     """By how much two texts differ after each sentence has changed places with its partner, or has not, by chance."""

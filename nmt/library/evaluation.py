@@ -15,7 +15,7 @@ from nmt.data.text import read_lines
 from nmt.errors import ConfigError, DataError, counted, refused, shown
 from nmt.evaluation import Metric, Score, build_metric, by_length, check_subwords, paired_test
 from nmt.evaluation.metrics import counting
-from nmt.evaluation.report import FORMATS, System
+from nmt.evaluation.report import FORMATS, System, written
 from nmt.evaluation.report import Result as Measured
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SEED, check_test
 from nmt.evaluation.significance import confidence as resampled
@@ -71,8 +71,8 @@ class Evaluation:
     def as_table(self, format: str = "text") -> str:
         """The output of `nmt-eval --format`: text, latex, markdown or json."""
         if format not in FORMATS:
-            raise ConfigError(refused("format", format, tuple(FORMATS), problem="is not known"))
-        return FORMATS[format]([System(name, [*results.values()]) for name, results in self.measured.items()])
+            raise ConfigError(refused("format", format, FORMATS, problem="is not known"))
+        return written([System(name, [*results.values()]) for name, results in self.measured.items()], format)
 
     def __getitem__(self, metric: str) -> float:
         return self._of_one()[metric].score.score

@@ -68,7 +68,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FILE",
         required=True,
-        help="picture to write, FILE.png or FILE.svg; an existing file is replaced",
+        help="picture to write, FILE.png, FILE.svg or FILE.pdf; an existing file is replaced",
     )
 
 

@@ -128,7 +128,7 @@ def default_panels(logs: Sequence[Log]) -> list[Panel]:
     """Loss, each metric of the validation, learning rate, gradient norm and speed, as far as the logs have them."""
     metrics = dict.fromkeys(name for log in logs for name in log.metrics())
     known = {key for log in logs for key in log.numbers()}
-    panels = [_panel(name) for name in ("loss", *metrics, *_OTHERS)]
+    panels = [panel_of(name) for name in ("loss", *metrics, *_OTHERS)]
     return [panel for panel in panels if panel.key in known]
 
 
@@ -137,7 +137,7 @@ def find_panels(names: Iterable[str], logs: Sequence[Log]) -> list[Panel]:
     keys = dict.fromkeys(key for log in logs for key in log.numbers())
     named = {panel.key: panel.name for panel in _KNOWN.values()}
     known = [named.get(key, key) for key in keys]
-    panels = list(dict.fromkeys(_panel(named.get(name, name)) for name in names))
+    panels = list(dict.fromkeys(panel_of(named.get(name, name)) for name in names))
     for panel in panels:
         if panel.key not in keys:
             raise ConfigError(refused("--panels", panel.name, known, problem="is in no log"))
@@ -163,7 +163,8 @@ def remarks(logs: Sequence[Log], panels: Sequence[Panel], axis: Axis) -> list[st
     return found
 
 
-def _panel(name: str) -> Panel:
+def panel_of(name: str) -> Panel:
+    """The panel of a name, or of a key of the log."""
     return _KNOWN.get(name) or Panel(name, name, name)
 
 
@@ -316,7 +317,7 @@ def _draw(place: Axes, panel: Panel, logs: Sequence[Log], axis: Axis) -> None:
             line.set_alpha(_BEHIND if kind == TRAINING and panel.key in validated else 1)
             line.set_label(f"{log.label}, {kind}")
             line.set_markevery(_marked(len(points), kind, place=number / len(logs)))
-    _scale(place, panel, seen)
+    scale_axes(place, panel, seen)
     place.set_title(panel.title)
     place.set_title(panel.unit, loc="right", fontsize=8, fontweight="normal")
     place.grid(axis="y", color=INK, alpha=GRID, linewidth=0.7)
@@ -345,7 +346,7 @@ def _marked(count: int, kind: str, *, place: float) -> tuple[int, int]:
     return int(place * every), every
 
 
-def _scale(place: Axes, panel: Panel, seen: Sequence[Point]) -> None:
+def scale_axes(place: Axes, panel: Panel, seen: Sequence[Point]) -> None:
     """Limits and ticks of a panel whose finite points are `seen`."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 

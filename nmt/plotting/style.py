@@ -49,6 +49,7 @@ _SETTINGS: dict[str, Any] = {
     "font.size": 8.5,
     "font.family": ["DejaVu Sans"],
     "legend.frameon": False,
+    "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "svg.hashsalt": "nmt",
     "text.color": INK,
@@ -182,7 +183,7 @@ def _fonts() -> Iterator[tuple[str, frozenset[int]]]:
             yield name, frozenset(get_font(entries[name]).get_charmap())
 
 
-ENDINGS = (".png", ".svg")
+ENDINGS = (".png", ".svg", ".pdf")
 _DOTS = 150
 """Dots per inch of a PNG."""
 _SVG = "http://www.w3.org/2000/svg"
@@ -194,19 +195,19 @@ _FONTS = re.compile(r"font-family: [^;]*(; )?")
 
 
 def check_ending(path: str) -> str:
-    """`.png` or `.svg`, as `path` ends; ConfigError for another ending."""
+    """One of ENDINGS, as `path` ends; ConfigError for another one."""
     ending = PurePath(path).suffix.lower()
     if ending not in ENDINGS:
-        raise ConfigError(f"{path}: ends in neither .png nor .svg, the two kinds of pictures that can be written")
+        raise ConfigError(f"{path}: ends in none of {', '.join(ENDINGS)}, the kinds of pictures that can be written")
     return ending
 
 
 def picture(figure: Figure, ending: str) -> bytes:
-    """The content of a file: a PNG of 150 dots an inch, or an SVG whose text is text, both on white."""
-    if ending == ".png":
-        stream = io.BytesIO()
+    """The content of a file: a PNG of 150 dots an inch, or an SVG or PDF whose text is text, all on white."""
+    if ending != ".svg":
+        stream, nothing = io.BytesIO(), ("Software",) if ending == ".png" else ("Creator", "Producer", "CreationDate")
         with drawing():
-            figure.savefig(stream, format="png", dpi=_DOTS, facecolor=PAPER, metadata={"Software": None})
+            figure.savefig(stream, format=ending[1:], dpi=_DOTS, facecolor=PAPER, metadata=dict.fromkeys(nothing))
         return stream.getvalue()
     root = _svg(figure, background=PAPER)
     root.set("style", _LINES)

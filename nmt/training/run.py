@@ -27,7 +27,7 @@ from nmt.models import parameters_by_part
 from nmt.models.base import Seq2Seq
 from nmt.ops.hardware import kernels_in_use
 from nmt.registry import DOUBTS, METRICS, OPTIMIZERS, SCHEDULES
-from nmt.system import CpuClock, available_cores
+from nmt.system import CpuClock, available_cores, cpu_info
 from nmt.training.callbacks import Callbacks, End, Start, stop_of
 from nmt.training.distributed import World, check_same
 from nmt.training.logs import EVENTS, RunLog, read_events, warnings_in
@@ -245,6 +245,7 @@ def _begin(
             "updates_per_epoch": trainer.batches.updates_per_epoch(),
             **data.counts,
             "device": str(device),
+            "cpu": cpu_info("model name"),
             "precision": updater.precision.name,
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),

@@ -8,7 +8,7 @@ import pytest
 
 from nmt.errors import DataError
 from nmt.evaluation import Comparison, by_length
-from nmt.evaluation.report import Result, System, Table, as_json, as_latex, as_markdown, as_text, text_tables
+from nmt.evaluation.report import Result, System, Table, as_json, text_tables, written
 from nmt.evaluation.significance import Confidence, Interval
 from nmt.registry import METRICS
 
@@ -96,7 +96,7 @@ def test_several_systems_in_json(results):
 
 
 def test_tables_of_one_system(results):
-    text = as_text([System("system", results)])
+    text = written([System("system", results)], "text")
     lines = text.split("\n")
     assert lines[1].split()[:3] == ["BLEU", f"{results[0].score.score:.2f}", "higher"]
     assert lines[2].split()[:3] == ["TER", f"{results[1].score.score:.2f}", "lower"]
@@ -105,13 +105,15 @@ def test_tables_of_one_system(results):
     assert "0-5" in text and "6+" in text
     assert "1.000  1.000" in text and "100.0/54.2/52.4/50.0" in text
     assert "BLEU  seed:2|bs:9" in text, "what was resampled is told by its own signature"
-    plain = as_text([System("system", [Result(result.score) for result in results])])
+    plain = written([System("system", [Result(result.score) for result in results])], "text")
     assert f"TER   {results[1].score.signature}" in plain and "%" not in plain
 
 
 def test_each_metric_has_its_own_comparison(results: list[Result]) -> None:
     comparison = results[1].comparisons[0][1]._replace(p_value=0.25, baseline_score=40.0)
-    text = as_text([System("system", [results[0], results[1]._replace(comparisons=[("other.txt", comparison)])])])
+    text = written(
+        [System("system", [results[0], results[1]._replace(comparisons=[("other.txt", comparison)])])], "text"
+    )
     rows = [line.split() for line in text.split("\n") if line.startswith(("baseline: other.txt", "this system"))]
     assert [(row[2], row[3]) for row in rows[::2]] == [("BLEU", "20.00"), ("TER", "40.00")]
     assert [row[-1] for row in rows[1::2]] == ["0.0040", "0.2500"]
@@ -121,7 +123,7 @@ def test_each_metric_has_its_own_comparison(results: list[Result]) -> None:
 def test_text_fits_80_columns(results, count):
     names = [f"experiments/of/a/very/long/directory/name/{n}/translations.with-a-long-name.de" for n in range(count)]
     systems = [System(name, (results * 4)[: 2 + count]) for name in names]
-    lines = as_text(systems).split("\n")
+    lines = written(systems, "text").split("\n")
     assert [line for line in lines if len(line) > 80 and not line.startswith("by words")] == []
     assert count == 1 or max(map(len, lines)) > 70
 
@@ -137,7 +139,7 @@ def test_long_names_keep_both_ends_and_wide_tables_come_in_parts():
 
 def test_markdown_and_latex(results):
     system = System("a_b|c%.de", results)
-    markdown, latex = as_markdown([system, System("d", results)]), as_latex([system, System("d", results)])
+    markdown, latex = (written([system, System("d", results)], form) for form in ("markdown", "latex"))
     assert "| a\\_b\\|c%.de | " in markdown and "|-|-:|-:|" in markdown
     assert "- BLEU: `seed:2|bs:9`" in markdown
     assert r"a\_b|c\%.de & " in latex and r"29.80 $\pm$ 1.75" in latex

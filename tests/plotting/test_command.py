@@ -49,7 +49,7 @@ def test_chosen_panels(run, tmp_path):
 def test_mistakes(run, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="matplotlib, of nmt-recurrent[plot], is not installed")
     picture = tmp_path / "x.png"
-    assert refused(capsys, 2, run, "-o", "x.jpg").startswith("x.jpg: ends in neither .png nor .svg")
+    assert refused(capsys, 2, run, "-o", "x.jpg").startswith("x.jpg: ends in none of .png, .svg, .pdf")
     assert refused(capsys, 2, run, "-o", picture, "--panels", "bleuu").startswith(
         "--panels: 'bleuu' is in no log. Did you mean 'bleu'? Allowed: loss, "
     )

@@ -49,7 +49,7 @@ def check_references(svg):
 def test_endings():
     assert check_ending("a/b.PNG") == ".png" and check_ending("x.svg") == ".svg"
     for name in ("curves.jpg", "curves", "png"):
-        with pytest.raises(ConfigError, match=f"{name}: ends in neither .png nor .svg"):
+        with pytest.raises(ConfigError, match=f"{name}: ends in none of .png, .svg, .pdf"):
             check_ending(name)
 
 
@@ -59,6 +59,12 @@ def test_a_png(figure):
     assert b"Software" not in content and b"Date" not in content
     size = [int.from_bytes(content[place : place + 4], "big") for place in (16, 20)]
     assert size == [int(150 * inches) for inches in figure.get_size_inches()]
+
+
+def test_a_pdf(figure):
+    content = picture(figure, ".pdf")
+    assert content.startswith(b"%PDF") and content == picture(figure, ".pdf")
+    assert b"CreationDate" not in content and b"/Type /Font" in content, "text is text"
 
 
 def test_an_svg_of_a_file(figure):

@@ -147,7 +147,7 @@ def test_mistakes(drawn, tmp_path, capsys, monkeypatch):
     )
     assert "read different tokens" in attempt("memory", "--unit", "encoder.1,decoder")
     assert attempt("memory", text=" ") == "nmt-plot memory: --text: is empty; give a sentence"
-    assert "ends in neither .png nor .svg" in attempt("memory", output="map.gif")
+    assert "ends in none of .png, .svg, .pdf" in attempt("memory", output="map.gif")
     monkeypatch.setattr(drawn.model, "units", {"encoder.0.forward": UNITS["encoder.0.forward"]})
     assert attempt("memory").endswith("runs/x: no unit has memory weights (rnn)")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
