@@ -115,6 +115,7 @@ def test_entailment_is_learned_from_both_texts_alone(tmp_path: Path) -> None:
     assert first["accuracy"] < 42
 
 
+@pytest.mark.slow
 def test_word_by_word_learns_what_neither_text_tells(tmp_path: Path) -> None:
     """Whether the first text has the word of the second: half of the lines, whatever the words."""
     for seed, name in enumerate(("train", "dev", "test")):

@@ -506,7 +506,14 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize(("limit", "named"), [(100, "cache/files"), (5000, "cache/"), (9000, "checkpoints/step-6")])
+@pytest.mark.parametrize(
+    ("limit", "named"),
+    [
+        pytest.param(100, "cache/files", marks=pytest.mark.slow),
+        pytest.param(5000, "cache/", marks=pytest.mark.slow),
+        (9000, "checkpoints/step-6"),
+    ],
+)
 def test_disk_that_fills_up_is_one_line_that_names_the_place(folder: Path, limit: int, named: str) -> None:
     """A limit on the size of files stands for a full disk; each fails at another place."""
     write_corpus(folder, train=600)

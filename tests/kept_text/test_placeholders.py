@@ -313,7 +313,7 @@ def is_well_formed(text: str) -> bool:
 def test_what_is_well_formed_stays_so(loaded: LoadedModel, changes: dict[str, Any]) -> None:
     """Also where the attention crosses, which random weights do, and where pairs are cut into parts."""
     chance = random.Random(5)
-    lines = [well_formed(chance) for _ in range(300 if changes == {"beam_size": 1} else 60)]
+    lines = [well_formed(chance) for _ in range(100 if changes == {"beam_size": 1} else 30)]
     lines = [line for line in lines if count_placeholders(line)]
     lines += [
         "<b>a b c.</b>{x}",

@@ -291,13 +291,16 @@ def test_a_run_learns_validates_and_scores_its_test_text(folder: Path, capsys: p
 
 
 @pytest.mark.parametrize(
-    "task",
-    [{}, {"activation_penalty": 2.0, "temporal_penalty": 1.0, "varied_windows": False}, {"by_line": True}],
-)
-@pytest.mark.parametrize(
-    "limits",
-    [[{"max_steps": 5}, {"max_steps": 12}], [{"max_epochs": 1}, {"max_epochs": 2}]],
-    ids=["within an epoch", "between epochs"],
+    ("task", "limits"),
+    [
+        pytest.param(task, limits, marks=() if number % 2 == place % 2 else pytest.mark.slow)
+        for number, task in enumerate(
+            ({}, {"activation_penalty": 2.0, "temporal_penalty": 1.0, "varied_windows": False}, {"by_line": True})
+        )
+        for place, limits in enumerate(
+            ([{"max_steps": 5}, {"max_steps": 12}], [{"max_epochs": 1}, {"max_epochs": 2}])  # within, between epochs
+        )
+    ],
 )
 def test_a_resumed_run_is_the_undisturbed_one(
     tmp_path: Path, task: dict[str, Any], limits: list[dict[str, int]]

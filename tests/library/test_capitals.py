@@ -63,7 +63,7 @@ def test_the_translation_is_that_of_the_small_letters(
     assert "capitals" not in as_it_is.notes
 
 
-@pytest.mark.parametrize("keeps", [{}, {"placeholders": True}], ids=str)
+@pytest.mark.parametrize("keeps", [pytest.param({}, marks=pytest.mark.slow), {"placeholders": True}], ids=str)
 def test_the_engine_reads_and_writes_what_the_run_does(models: dict[str, Any], keeps: dict[str, Any]) -> None:
     """Odd lines: letters without small ones, of other lengths in bytes, and of several characters."""
     chance = random.Random(3)

@@ -14,6 +14,8 @@ import pytest
 from tests.conftest import REPOSITORY
 from tests.exported_run import LINES, make_exported
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = REPOSITORY / "scripts"
 
 

@@ -12,6 +12,8 @@ from tests.conftest import REPOSITORY
 from tests.light.subword_models import trained, training_text
 from tests.light.subwords_library import compiler
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     compiler()

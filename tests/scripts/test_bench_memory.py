@@ -62,6 +62,8 @@ def test_each_part_has_a_table_and_keeps_the_others(
 
 TRANSLATES = """
 import json, os, sys
+
+pytestmark = pytest.mark.slow
 beam = json.loads(sys.argv[2])["beam"]
 if sys.argv[1] == "missing":
     raise SystemExit("no such model")

@@ -12,6 +12,8 @@ from nmt.ops import native
 from tests.conftest import REPOSITORY
 from tests.subword_run import write_subword_config
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.syspath_prepend(str(REPOSITORY / "scripts"))

@@ -62,7 +62,10 @@ def test_the_demo_shows_curve_samples_score_and_figures(tmp_path: Path) -> None:
     assert len((run / "demo.de").read_text(encoding="utf-8").splitlines()) == 500
 
 
-@pytest.mark.parametrize(("setting", "message"), [("training.lr=fast", "training.lr"), ("nothing", "nothing")])
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [("training.lr=fast", "training.lr"), pytest.param("nothing", "nothing", marks=pytest.mark.slow)],
+)
 def test_a_mistake_ends_the_demo_with_its_line(tmp_path: Path, setting: str, message: str) -> None:
     done = demo(*overrides(tmp_path / "run"), "--set", setting)
     assert done.returncode == 2

@@ -22,6 +22,8 @@ from nmt.cli.common import execute
 from tests.conftest import REPOSITORY
 from tests.tiny_training import write_corpus
 
+pytestmark = pytest.mark.slow
+
 EOS, PIECES = 3, 20
 SMALL = {"width": 32, "layers": 2, "heads": 2, "inner": 64}
 

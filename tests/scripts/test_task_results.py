@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from nmt.interop.run_layout import read_events
 from tests.language_models.test_task import write_config, write_text
 from tests.tiny_training import nmt_train
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "task_results"
 

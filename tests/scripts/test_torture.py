@@ -15,6 +15,8 @@ from nmt.errors import DataError
 from nmt.search.translator import Translator
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 

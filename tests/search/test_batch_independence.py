@@ -113,8 +113,11 @@ def test_batches_of_1_and_64(cell: str, layer_norm: bool) -> None:
     assert len({str(ids(hypotheses)) for hypotheses in together}) > 40
 
 
+FEW = [pytest.param(cell, marks=() if cell in ("atr", "gru", "sru") else pytest.mark.slow) for cell in ALL_UNITS]
+
+
 @pytest.mark.parametrize("precision", ["bf16", pytest.param("int8", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("cell", [*ALL_UNITS, *BLOCKS])
+@pytest.mark.parametrize("cell", [*FEW, *BLOCKS])
 def test_in_few_bits_companions_change_less_than_the_bits_do(cell: str, precision: PrecisionName) -> None:
     """A library may add up the product of one row in another order than those of many, which rounding makes visible.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -30,11 +30,17 @@ FULL = () if torch.cuda.is_available() else pytest.mark.slow
 """For combinations that take the interpreter long: on a GPU all run, on a CPU not every unit with every form."""
 UNITS = ("atr", "gru", "lrn", "lstm", "min_lstm", "olrn", "sru", "ssru")
 """All but `min_gru`, which has, to a loop, the form of `min_lstm`."""
-MULTIPLIED = [
-    pytest.param(unit, *form, marks=() if (place + number) % 3 == 0 else FULL)
-    for place, unit in enumerate(UNITS)
-    for number, form in enumerate(FORMS)
-]
+
+
+def spread(heads: Sequence[int] = ()) -> list[Any]:
+    """Each unit with each form, of which a CPU has one for each unit; with numbers of heads, if given."""
+    return [
+        pytest.param(unit, *form, *heads[number : number + 1], marks=() if (place + number) % 3 == 0 else FULL)
+        for place, unit in enumerate(UNITS)
+        for number, form in enumerate(FORMS)
+    ]
+
+
 DESIGNS = [
     ("atr", {"activation": "output"}),
     ("atr", {"activation": "state", "gates": "coupled_input"}),
@@ -91,10 +97,7 @@ def compare(
     check(found, wanted, tolerance=2e-2 if autocast else 2e-5, rounded=rounded)
 
 
-@pytest.mark.parametrize(
-    ("layer_norm", "mask", "heads"), [(False, "none", 2), (False, "holes", 1), (True, "padding", 2)]
-)
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(("unit", "layer_norm", "mask", "heads"), spread((2, 1, 2)))
 def test_attention_loop(
     unit: str, layer_norm: bool, mask: str, heads: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +120,7 @@ def _memory_multiplied_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_memory_multiplied_once")
-@pytest.mark.parametrize(("unit", "layer_norm", "mask"), MULTIPLIED)
+@pytest.mark.parametrize(("unit", "layer_norm", "mask"), spread())
 def test_attention_loop_over_a_multiplied_memory(
     unit: str, layer_norm: bool, mask: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
