@@ -100,14 +100,14 @@ class CpuClock:
 
 
 # oneDNN, and ideep above it, keep 1,024 compiled shapes of products each, and the heap grew from update to update. With
-# 64 training is no slower (docs/benchmarks/memory.md); far fewer would not hold the products of one step of a loop.
+# 64 training is no slower (docs/benchmarks/training.md); far fewer would not hold the products of one step of a loop.
 CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 # A search comes back to the same few hundred shapes, batch after batch, and needs no more memory than they do.
 SEARCH_CACHE = "512"
 
 # Threads wait for each other thousands of times in an update, mostly for microseconds. Put to sleep at once they lose
-# much of the speed; spinning without end they take the cores of whatever else runs (docs/benchmarks/memory.md).
+# much of the speed; spinning without end they take the cores of whatever else runs (docs/benchmarks/training.md).
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 
 

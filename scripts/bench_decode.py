@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure translation on this machine, from text to text with the model loaded: speed and BLEU, compared with a peer.
 
-    scripts/bench_decode.py RUN... [--shortlist] [--peer PYTHON CONFIG CHECKPOINT] [-o docs/benchmarks/decode-cpu.md]
+    scripts/bench_decode.py RUN... [--shortlist] [--peer PYTHON CONFIG CHECKPOINT] [-o decode-cpu.md]
 
 Every case runs in a separate process, `--repeats` times, alternating with the others. Long measurements can be split
 over several calls with `--append`. `--peer` takes the Python of an installed JoeyNMT, a configuration and a checkpoint.

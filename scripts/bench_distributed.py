@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure training with one process and with several on the CPUs of this machine: real target tokens per second.
 
-    scripts/bench_distributed.py [--set key=value] [--append] [-o docs/benchmarks/distributed.md]
+    scripts/bench_distributed.py [--set key=value] [--append] [-o distributed.md]
 
 There are four cases: one process with one thread; one process with a thread for each core; a process with one thread
 for each core; and the latter with updates larger by the number of processes. Padding is never counted.

@@ -2,7 +2,7 @@
 """Measure the engine, from text to text, compared with the PyTorch path and CTranslate2 in the same run.
 
     scripts/bench_engine.py MODEL.nmt... [--nmt RUN...] [--ctranslate2 FOLDER...] [--web FOLDER...]
-        [-o docs/benchmarks/engine.md]
+        [-o engine.md]
 
 Every case runs in a separate process, `--rounds` times, alternating with the others; the table has the medians. Times
 are CPU times, so that other work on the machine has little effect. A FOLDER of --ctranslate2 needs spm.model next to

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure the time of one sentence on this machine's CPU: with the command, through its pipe, and from Python.
 
-    scripts/bench_latency.py RUN [--source FILE] [-o docs/benchmarks/latency.md]
+    scripts/bench_latency.py RUN [--source FILE] [-o latency.md]
 
 Each case runs in a separate process, `--repeats` times, alternating with the others, in the caller's environment.
 """

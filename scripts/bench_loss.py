@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure the output layer with its loss, forward and backward: time and memory of the plain and the chunked form.
 
-    scripts/bench_loss.py [--widths 256 512] [-o docs/benchmarks/loss.md]
+    scripts/bench_loss.py [--widths 256 512] [-o loss.md]
 
 The plain form is torch's linear map and cross entropy with autograd; the matrix products alone
 are the lower bound for any loss. The forms alternate; memory is measured in a separate process for each form.

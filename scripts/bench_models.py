@@ -3,7 +3,7 @@
 
     scripts/bench_models.py [-o FILE.json]
 
-Needs PyTorch, Triton and NumPy. Targets: docs/benchmarks/not-measured.md.
+Needs PyTorch, Triton and NumPy. Targets: docs/benchmarks/gpu.md.
 """
 
 from __future__ import annotations

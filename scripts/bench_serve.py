@@ -2,7 +2,7 @@
 """Measure nmt-serve on this machine: requests per second and latency for 1, 16 and 64 clients, and of one client beside
 the largest requests that the server accepts; and the library's rate.
 
-    scripts/bench_serve.py RUN [MODEL.nmt ...] [--source FILE] [-o docs/benchmarks/serving.md]
+    scripts/bench_serve.py RUN [MODEL.nmt ...] [--source FILE] [-o serving.md]
 
 Each MODEL is served by a separate process. Clients in this process send requests over the loopback, one sentence per
 request. Before that, the library translates the same sentences in a separate process, one by one and as one list.

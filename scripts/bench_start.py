@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure waiting times of users: from the start of nmt-train to its first update, and nmt-translate of one sentence.
 
-    scripts/bench_start.py --work DIR [--model RUN] [--data DIR] [--rounds N] [-o docs/benchmarks/startup.md]
+    scripts/bench_start.py --work DIR [--model RUN] [--data DIR] [--rounds N] [-o startup.md]
 
 The first round fills the caches (encoded text, compiled kernels, files in memory) and does not count. Each training
 process is killed as soon as it has reported its first update.

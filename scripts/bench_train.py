@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure training on this machine: real target tokens per second, peak memory, padding, time by part; and a peer.
 
-    scripts/bench_train.py [--unit gru lrn atr] [--peer PYTHON CONFIG] [-o docs/benchmarks/train-cpu.md]
+    scripts/bench_train.py [--unit gru lrn atr] [--peer PYTHON CONFIG] [-o train-cpu.md]
 
 Padding is never counted. Every case runs in a separate process, `--repeats` times, alternating with the others. The
 built-in sizes are copied from JoeyNMT's GRU: hidden 512, two directions of 256 in the encoder, embeddings 256, 8,000

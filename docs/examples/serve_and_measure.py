@@ -3,7 +3,7 @@
     python docs/examples/serve_and_measure.py MODEL [TEXT] [--clients 8] [--requests 200]
 
 MODEL is a run or a file for the engine, TEXT a file with a sentence a line. Needs the extra `serve`.
-scripts/bench_serve.py measures more, and what docs/benchmarks/serving.md shows.
+scripts/bench_serve.py measures more, and what docs/benchmarks/translation.md shows.
 """
 
 from __future__ import annotations

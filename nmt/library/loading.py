@@ -43,7 +43,7 @@ def path_of(value: object, name: str) -> str:
 
 SPINNING = (
     "torch was imported before nmt.load, so its threads spin while they wait: a sentence takes at least 2.6 times as "
-    "long next to a busy process, but 33 instead of 65 ms on an idle machine (docs/benchmarks/latency.md). Call "
+    "long next to a busy process, but 33 instead of 65 ms on an idle machine (docs/benchmarks/translation.md). Call "
     "nmt.load first, or set GOMP_SPINCOUNT=1000 OMP_WAIT_POLICY=PASSIVE for the program"
 )
 

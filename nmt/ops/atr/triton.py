@@ -435,7 +435,7 @@ class Launch(NamedTuple):
 
 
 def tile_rule(weight: Tensor, *, batch: int) -> Tiles:
-    """The tiles for weight [D, H, H] and `batch` sentences; see docs/benchmarks/kernels-resources.md."""
+    """The tiles for weight [D, H, H] and `batch` sentences; see docs/benchmarks/gpu.md."""
     hidden = weight.size(-1)
     if weight.element_size() > 2:
         tiles = Tiles(rows=16, columns=16, depth=32, warps=8, persistent=False)
