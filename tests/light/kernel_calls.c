@@ -39,7 +39,8 @@ static void row_functions(const kernels *k, i64 n) {
     scored_id best[3];
     k->norm(x, v, v, 1e-5f, y, n), k->norm(x, v, 0, 1e-5f, y, n);
     k->add(x, v, y, n), k->tanh(x, y, n), k->swiglu(x, v, y, n), k->powers(x, y, n);
-    k->log_sum_parts(x, n, &sum), k->add_log(x, 2.0f, y, n), k->first_maximum(x, n), k->add_best(x, n, 0.5f, 0, best, 0, 3);
+    k->log_sum_parts(x, n, &sum), k->add_log(x, 2.0f, y, n), k->add_softmax(floats(n), n, y), k->first_maximum(x, n);
+    k->add_best(x, n, 0.5f, 0, best, 0, 3);
     for (int unit = 0; unit < 11; unit++)
         for (int p = 0; p < (unit == 6 ? 9 : 2); p++) {
             const float *vectors[4] = {floats(4 * n), floats(n), floats(n), p ? floats(n) : 0};

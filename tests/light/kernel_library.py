@@ -59,6 +59,7 @@ class Table(ctypes.Structure):
         ),
         ("attend_dot", ctypes.CFUNCTYPE(None, _p, _i64, _i64, _p, _i64, _i64, _i64, _p, _i64, _p, _f, _p)),
         ("log_sum_parts", ctypes.CFUNCTYPE(_f, _p, _i64, ctypes.POINTER(ctypes.c_double))),
+        ("add_softmax", ctypes.CFUNCTYPE(None, _p, _i64, _p)),
         ("add_log", ctypes.CFUNCTYPE(None, _p, _f, _p, _i64)),
         ("first_maximum", ctypes.CFUNCTYPE(_i64, _p, _i64)),
         ("add_best", ctypes.CFUNCTYPE(_i64, _p, _i64, _f, ctypes.c_int32, ctypes.POINTER(Scored), _i64, _i64)),

@@ -179,6 +179,9 @@ def test_several_models_are_an_ensemble(tmp_path: Path) -> None:
         found = everything(engine, sources, beam_size=beam, n_best=1)
         for one, other in zip(found, by_pytorch(as_one(members, mean=EQUAL), sources, beam=beam), strict=True):
             same(one, other)
+        if beam == 1:
+            unscored = everything(engine, sources, beam_size=1, n_best=1, scores=False)
+            assert [one[0].ids for one in unscored] == [one[0].ids for one in found]
     results = translated_ids(engine, sources[3:4], options(engine, beam_size=2, attention=True, **NO_LIMIT))
     batch, target = torch.tensor([[*sources[3], EOS]]), torch.tensor([results.ids(0, 0, 0)])
     mean = torch.stack([member.attention(batch, target).mean[0] for member in members]).mean(0)

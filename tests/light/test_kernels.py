@@ -434,6 +434,20 @@ def test_a_logarithm_of_a_sum(table: Any, n: int) -> None:
     assert np.isnan(y[n // 2]) and np.isfinite(np.delete(y, n // 2)).all()
 
 
+@pytest.mark.parametrize("n", [1, 19, 500])
+def test_sums_of_probabilities(table: Any, n: int) -> None:
+    x, y = floats(n, scale=4), floats(n)
+    parts = np.exp(x.astype(np.float64) - x.max())
+    want = y + parts / parts.sum()
+    table.add_softmax(address(x), n, address(y))
+    np.testing.assert_allclose(y, want, rtol=1e-6, atol=1e-6)
+    for odd in (np.nan, np.inf):
+        x, y = floats(n, scale=4), floats(n)
+        x[n // 2] = odd
+        table.add_softmax(address(x), n, address(y))
+        assert np.isnan(y).all()
+
+
 def test_the_first_maximum(table: Any) -> None:
     for n in (1, 5, 64, 65, 1000):
         x = floats(n)

@@ -94,6 +94,10 @@ typedef struct {
        six digits. NaN where one of x is NaN. */
     float (*log_sum_parts)(const float *x, i64 n, double *sum);
 
+    /* y += the probabilities of n logits x, whose place is used for something else. All NaN where one of x is NaN or
+       the largest is infinite. */
+    void (*add_softmax)(float *x, i64 n, float *y);
+
     /* y = log(exp(y) + exp(x - norm)), of n numbers of which not both are -infinity. */
     void (*add_log)(const float *x, float norm, float *y, i64 n);
 

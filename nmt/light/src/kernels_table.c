@@ -357,6 +357,18 @@ static float log_sum_parts(const float *x, i64 n, double *sum) {
     return top;
 }
 
+/* A row is in the cache when it is read again, and each exponential is computed once. */
+static void add_softmax(float *x, i64 n, float *y) {
+    int odd;
+    i64 j = 0;
+    const float top = largest(x, n, -INFINITY, 0, &odd);
+    for (; j + LANES <= n; j += LANES) store(x + j, falling_exp(load(x + j) - top));
+    for (; j < n; j++) x[j] = fast_exp(x[j] - top);
+    const float share = odd || !isfinite(top) ? NAN : 1.0f / sum_of(x, n);
+#pragma omp simd
+    for (j = 0; j < n; j++) y[j] += x[j] * share;
+}
+
 /* The larger one is taken out of the sum; log(1 + t) is t times a polynomial fitted to it on [0, 1], whose error is at most
    2e-7. */
 static void add_log(const float *x, float norm, float *y, i64 n) {
@@ -802,6 +814,7 @@ const kernels JOIN(kernels, VERSION) = {
     .attend_additive = attend_additive,
     .attend_dot = attend_dot,
     .log_sum_parts = log_sum_parts,
+    .add_softmax = add_softmax,
     .add_log = add_log,
     .first_maximum = first_maximum,
     .add_best = add_best,

@@ -553,15 +553,28 @@ static void logits_of(searcher *s, int m, const slot *own, i64 first, i64 count,
     s->k->linear(table, features, apart, table->bias, NO_ACTIVATION, to, stride, count, s->scratch.values);
 }
 
-/* Logarithms of the mean of the models' probabilities, in place of logits. */
+/* Whether the order of words is all that the search looks at, so that probabilities need no logarithm. */
+static bool needs_order_alone(const searcher *s) {
+    const nmt_options *o = s->set;
+    bool alone = is_greedy(s) && !o->scores && !o->entropies && !o->min_length && !o->no_repeat_ngram && o->repeat_penalty == 1.0f;
+    for (i64 i = 0; i < s->active && alone; i++) alone = !s->all[s->order[i]].asked;
+    return alone;
+}
+
+/* The mean of the models' probabilities in place of logits, as logarithms unless their order alone is needed. */
 static void mean_of_models(searcher *s, const slot *own, i64 first, i64 count, i64 words, i64 stride) {
+    const bool order = needs_order_alone(s);
     for (int m = 0; m < s->count; m++) {
         logits_of(s, m, own, first, count, s->single.values, stride);
         for (i64 row = 0; row < count; row++) {
             double sum;
-            const float *x = s->single.values + row * stride;
-            float *to = s->logits.values + row * stride, top = s->k->log_sum_parts(x, words, &sum);
-            const float norm = (float)((double)top + log(sum * s->count));
+            float *x = s->single.values + row * stride, *to = s->logits.values + row * stride;
+            if (order) {
+                if (!m) memset(to, 0, (size_t)words * sizeof *to);
+                s->k->add_softmax(x, words, to);
+                continue;
+            }
+            const float top = s->k->log_sum_parts(x, words, &sum), norm = (float)((double)top + log(sum * s->count));
             if (m) s->k->add_log(x, norm, to, words);
             else
 #pragma omp simd
