@@ -203,8 +203,8 @@ class Translator(ABC):
     def live(self, policy: str = "wait_k", **options: Any) -> Any:
         """A session of live translation: `feed(text)` returns what no longer changes of it, `end()` the rest.
 
-        `options`: those of the policy (`wait` of `wait_k`, `agree` of `local_agreement`, `unread` of `alignatt`), and
-        those of `translate`. Raises ConfigError for unknown ones.
+        `options`: those of the policy (`wait` of `wait_k`, `agree` of `local_agreement`, `unread` of `alignatt`), those
+        of `translate`, and `revise=True` for text that may change (docs/live.md). Raises ConfigError for unknown ones.
         """
         from nmt.registry import SESSIONS  # late, as few calls need it
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
 from functools import singledispatch
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from nmt.models.encoder import DeepEncoder, Forward
 from nmt.ops.recurrence import product_type
 
 READS_AHEAD = "needs a model with model.encoder_direction: forward"
+TAKEN_BACK: Final = 16
+"""Tokens that a listener can take back; before these it has to begin anew."""
+_LEAST_ROOM: Final = 64
 
 
 @singledispatch
@@ -107,15 +110,30 @@ def _(part: SelfAttention, x: Tensor, kept: Any) -> tuple[Tensor, Tensor, Any]:
 class Listener:
     """A source sentence of a model, read token by token."""
 
-    def __init__(self, model: Seq2Seq) -> None:
-        """Raises ConfigError for a model whose encoder reads ahead."""
+    def __init__(self, model: Seq2Seq, *, takes_back: bool = True) -> None:
+        """`takes_back`: whether some of the last tokens can be taken back.
+
+        Raises ConfigError for a model whose encoder reads ahead.
+        """
         self._model = model
         bias = model.embeddings.bias
-        self._kept = begun(model.encoder, bias.new_zeros(1, bias.numel()))
-        self.memories: Memories = ()
-        """What the decoder attends to: all tokens read so far."""
-        self.initial: States = ()
+        self._states = deque[Any]([(begun(model.encoder, bias.new_zeros(1, bias.numel())), None)], 1)
+        """What the encoder keeps after each of the last tokens, and what the decoder's first states are made of."""
+        if takes_back:
+            self._states = deque(self._states, TAKEN_BACK + 1)
+        self._rooms: tuple[_Room | None, ...] = ()
+        self.tokens = 0
+        """How many have been read."""
+
+    @property
+    def initial(self) -> States:
         """The decoder's first states, if it begins now."""
+        return self._model.decoder.unpack_states(self._model.initial_states(self._states[-1][1]))
+
+    @property
+    def memories(self) -> Memories:
+        """What the decoder attends to: all tokens read so far."""
+        return tuple(None if room is None else room.memory(self.tokens) for room in self._rooms)
 
     def read(self, ids: list[int]) -> None:
         """Read more tokens."""
@@ -124,23 +142,56 @@ class Listener:
         words = self._model.embeddings.embed_source(torch.tensor(ids, device=self._model.embeddings.bias.device))
         outputs = []
         for word in words.split(1):
-            output, last, self._kept = read(self._model.encoder, word, self._kept)
+            output, last, kept = read(self._model.encoder, word, self._states[-1][0])
+            self._states.append((kept, last))
             outputs.append(output)
         mask = torch.ones(1, len(ids), dtype=torch.bool, device=words.device)
-        own = self._model.decoder.prepare(torch.stack(outputs, 1), mask)
-        self.memories = tuple(_joined(self.memories, own)) if self.memories else own
-        self.initial = self._model.decoder.unpack_states(self._model.initial_states(last))
+        memories = self._model.decoder.prepare(torch.stack(outputs, 1), mask)
+        self._rooms = self._rooms or tuple(None if one is None else _Room(one) for one in memories)
+        for room, own in zip(self._rooms, memories, strict=True):
+            if room is not None and own is not None:
+                room.write(own, self.tokens)
+        self.tokens += len(ids)
+
+    def take_back(self, tokens: int) -> bool:
+        """Forget the last tokens; whether that was possible."""
+        if tokens >= len(self._states):
+            return False
+        for _ in range(tokens):
+            self._states.pop()
+        self.tokens -= tokens
+        return True
 
     def state(self, states: States) -> DecodingState:
         """What the decoder continues from, in states of its own."""
         return DecodingState(self.memories, states)
 
 
-def _joined(some: Memories, more: Memories) -> Iterator[AttentionMemory | None]:
-    for one, other in zip(some, more, strict=True):
-        if one is None or other is None:
-            yield None
-            continue
-        powers = None if one.powers is None or other.powers is None else torch.cat([one.powers, other.powers], 2)
-        keys, values = torch.cat([one.keys, other.keys], 2), torch.cat([one.values, other.values], 2)
-        yield AttentionMemory(keys, values, torch.cat([one.penalty, other.penalty], 3), powers)
+class _Room:
+    """The memory of one attention, with room for more tokens, so that none is copied for each that follows."""
+
+    def __init__(self, first: AttentionMemory) -> None:
+        self._parts = [part.narrow(axis, 0, 0) for part, axis in self._of(first)]
+
+    def _of(self, memory: AttentionMemory) -> list[tuple[Tensor, int]]:
+        """The parts of a memory, and the axis of the tokens of each."""
+        parts = [(memory.keys, 2), (memory.values, 2), (memory.penalty, 3)]
+        return parts if memory.powers is None else [*parts, (memory.powers, 2)]
+
+    def write(self, more: AttentionMemory, place: int) -> None:
+        """Write the memory of tokens that begin at a place."""
+        for index, (part, axis) in enumerate(self._of(more)):
+            end = place + part.size(axis)
+            if end > self._parts[index].size(axis):
+                shape = [*part.shape]
+                shape[axis] = max(_LEAST_ROOM, 2 * end)
+                room = part.new_empty(shape)
+                room.narrow(axis, 0, place).copy_(self._parts[index].narrow(axis, 0, place))
+                self._parts[index] = room
+            self._parts[index].narrow(axis, place, part.size(axis)).copy_(part)
+
+    def memory(self, tokens: int) -> AttentionMemory:
+        """That of the first tokens."""
+        keys, values, penalty, *powers = self._parts
+        known = powers[0][:, :, :tokens] if powers else None
+        return AttentionMemory(keys[:, :, :tokens], values[:, :, :tokens], penalty[..., :tokens], known)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, NamedTuple
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from nmt.config.schema import DecodingConfig
+from nmt.data.matching import UNSPACED
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
+from nmt.light.options import OPTIONS
 from nmt.live.encoding import Listener
-from nmt.live.waiting import word_begins
+from nmt.live.words import WORD, numbers_of, splitting_of, word_ends, words_of
 from nmt.models.base import Seq2Seq
 from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import POLICIES, NoOptions
 from nmt.search.base import limits_of
 from nmt.search.values import Request
+
+_LONGER: Final = re.compile(rf"(?:(?![{UNSPACED}_])\\w){{2}}")
+_OF_SEARCHES: Final = (
+    "placeholders", "glossary", "replace_unknown", "capitals", "target_language", "language_model", "min_length",
+    "no_repeat_ngram", "repeat_penalty",
+)  # fmt: skip
+"""Settings of a model that only a search fulfils."""
 
 
 class Network(NamedTuple):
@@ -48,18 +58,23 @@ class Policy:
             search: options of `translator.translate`.
             network: its model, where that is in this process and is one.
         """
-        self.translator, self.options, self.search, self.network = translator, options, search, network
+        self.translator, self.options, self.network = translator, options, network
+        self.forbidden = search.get("forbidden") or ()
+        self.search = {name: value for name, value in search.items() if name != "forbidden"}
         self.written = ""
         """What of the sentence has been written, which stays."""
         self.tail = ""
         """What may follow, but may change."""
+        self.revises = False
+        """Whether the source of the sentence may change, and a tail is wanted; set by the session."""
 
     def begin(self) -> None:
         """A new sentence."""
         self.written = self.tail = ""
 
     def read(self, source: str, words: int) -> None:
-        """The sentence so far, of so many words, more than before: extends `written` where it is sure enough."""
+        """The sentence so far, of so many words: extends `written` where it is sure enough. It has more words than
+        before, or, where the session `revises`, other ones."""
         raise NotImplementedError
 
     def finish(self, source: str) -> None:
@@ -69,7 +84,12 @@ class Policy:
 
     def _translated(self, source: str, **options: Any) -> Any:
         """The translation of the sentence so far, which begins with what has been written."""
-        return self.translator.translate(Request(source, prefix=self.written), split="none", **self.search, **options)
+        search = {"split": "none", **self.search, **options}
+        request = Request(source, prefix=self.written, forbidden=self.forbidden)
+        found = self.translator.translate(request, **search)
+        if _LONGER.match(self.written[-1:] + found.text[len(self.written) :]):  # another word than has been written
+            found = self.translator.translate(replace(request, prefix=f"{self.written} "), **search)
+        return found
 
     def _write(self, text: str, words: int | None = None) -> None:
         """Write a text that begins with what has been written, or its first words."""
@@ -83,11 +103,7 @@ class Policy:
 
 def _first_words(text: str, count: int) -> str:
     """A text up to the end of so many words."""
-    found = text.split()[:count]
-    end = 0
-    for word in found:
-        end = text.index(word, end) + len(word)
-    return text[:end]
+    return text[: [0, *word_ends(text)][: count + 1][-1]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,39 +133,58 @@ class WaitK(Policy):
     ) -> None:
         super().__init__(translator, options, search=search, network=network)
         self._sentence: _Sentence | None = None
-        is_plain = network is not None and not search and not network.tokenizer.languages()
-        self._listens = is_plain and network is not None and _reads_forward(network.model)
+        self._listens = network is not None and not search and _can_listen(network)
 
     def begin(self) -> None:
         super().begin()
         self._sentence = None
 
     def read(self, source: str, words: int) -> None:
-        allowed = words - self.options.wait + 1
+        allowed = max(0, words - self.options.wait + 1)
         if self._listens:
-            self.written = self._opened().read(source, words=max(allowed, 0))
-        elif allowed > 0:
+            self._listen(source, words=allowed, drafted=words if self.revises else 0)
+        elif allowed or self.revises:
             self._write(self._translated(source).text, allowed)
 
     def finish(self, source: str) -> None:
         if self._listens:
-            self.written = self._opened().read(source, words=None)
+            self._listen(source, words=None)
         else:
             super().finish(source)
 
-    def _opened(self) -> _Sentence:
+    def _listen(self, source: str, *, words: int | None, drafted: int = 0) -> None:
+        assert self.network is not None
         if self._sentence is None:
-            assert self.network is not None
             self._sentence = _Sentence(self.network)
-        return self._sentence
+        self._sentence.read(source, words=words, drafted=drafted)
+        self.written, self.tail = self._sentence.text, self._sentence.tail
 
 
-def _reads_forward(model: Seq2Seq) -> bool:
+def _can_listen(network: Network) -> bool:
+    """Whether a model reads forward, and its settings ask for nothing that only a search does."""
     try:
-        Listener(model)
+        Listener(network.model)
     except ConfigError:
         return False
-    return True
+    settings = ((getattr(network.decoding, name), OPTIONS[name].default) for name in _OF_SEARCHES)
+    return not network.tokenizer.languages() and all(value == usual for value, usual in settings)
+
+
+class _Settled(NamedTuple):
+    """Where a word of the source ends whose tokens do not depend on what follows, if a space does."""
+
+    characters: int
+    tokens: int
+
+
+@dataclass
+class _Written:
+    """Complete words, and how the decoder continues behind them."""
+
+    ids: list[int]
+    words: int = 0
+    states: Any = None
+    has_ended: bool = False
 
 
 class _Sentence:
@@ -157,61 +192,108 @@ class _Sentence:
 
     def __init__(self, network: Network) -> None:
         self._network = network
+        self._words = words_of(network.tokenizer)[1]
+        self._letters = self._words.letters.nonzero()[:, 0].to(network.model.embeddings.bias.device)
+        self._splitting = splitting_of(network.tokenizer)
         self._listener = Listener(network.model)
-        self._begins = word_begins(network.tokenizer)[1]
         self._source: list[int] = []
-        self._ids: list[int] = []  # written, and of the word at hand
-        self._words = 0  # begun
-        self._states: Any = None  # of the decoder before the last of these is read
-        self._sure = 0  # tokens of complete words
-        self._has_ended = False
+        self._read = ""  # what these are the tokens of
+        self._settled = [_Settled(0, 0)]
+        self._written = _Written([])
+        self._told = (0, 0)  # in its tokens: before the last words that have become text, and behind them
+        self.text = ""
+        self.tail = ""
 
     @torch.inference_mode()
-    def read(self, source: str, *, words: int | None) -> str:
-        """The text of what is sure after so many words have been allowed; None: the source is complete."""
+    def read(self, source: str, *, words: int | None, drafted: int = 0) -> None:
+        """Read the source so far, and write so many words; None: it is complete. `drafted`: words with the tail."""
+        self.tail = ""
         with self._network.computing():
-            (ids,) = self._network.tokenizer.encode_source([source])
-            if ids[: len(self._source)] != self._source:  # another word has changed how this one is split
-                self._listener, self._source = Listener(self._network.model), []
-            self._listener.read(ids[len(self._source) :])
-            self._source = ids
-            if words is None and ids:
-                self._listener.read([EOS])
-            if ids:
-                self._write(words)
-        return str(self._network.tokenizer.decode_target(self._ids[: self._sure]))
-
-    def _write(self, words: int | None) -> None:
-        states = self._listener.initial if self._states is None else self._states
-        most = int(limits_of(torch.tensor([[*self._source, EOS]]), self._network.decoding))
-        device = self._network.model.embeddings.bias.device
-        while not self._has_ended and (words is None or self._words <= words):
-            if len(self._ids) >= most:
-                if words is None:
-                    self._has_ended, self._sure = True, len(self._ids)
+            self._listen(source)
+            if not self._source:
                 return
-            last = torch.tensor(self._ids[-1:], device=device) if self._ids else None
-            logits, after = self._network.model.step(last, self._listener.state(states))
-            token = self._chosen(logits, is_complete=words is None)
-            is_new = token == EOS or not self._ids or bool(self._begins[token])
-            if is_new:
-                self._sure = len(self._ids)
-                if words is not None and self._words >= words:
-                    break  # it is predicted again when more has been read
-                self._words += 1
-            if token == EOS:
-                self._has_ended = True
-                break
-            self._ids.append(token)
-            states = after.states
-            self._states = states
+            if words is None:
+                self._listener.read([EOS])
+            self._write(self._written, words, may_end=words is None)
+            self._tell()
+            if words is not None and drafted > words:
+                draft = replace(self._written, ids=self._written.ids.copy())
+                self._write(draft, drafted, may_end=True)
+                self.tail = str(self._network.tokenizer.decode_target(draft.ids))[len(self.text) :]
 
-    def _chosen(self, logits: Tensor, *, is_complete: bool) -> int:
-        scores = at_least_fp32(logits)[0]
-        scores[PAD] = float("-inf")
-        if not (is_complete and self._ids):
-            scores[EOS] = float("-inf")
-        return int(scores.argmax())
+    def _listen(self, source: str) -> None:
+        """Read what is new of the source; words that have become other tokens are taken back."""
+        ends = self._settled
+        while ends[-1].characters and not _continues(source, self._read[: ends[-1].characters]):
+            ends.pop()
+        begin, same = ends[-1]
+        ids = self._source[:same]
+        for own, end, is_complete in self._splitting.encoded(source, begin):
+            ids += own
+            if is_complete:
+                ends.append(_Settled(end, len(ids)))
+        while same < min(len(ids), len(self._source)) and ids[same] == self._source[same]:
+            same += 1
+        if not self._listener.take_back(self._listener.tokens - same):
+            self._listener, same = Listener(self._network.model), 0
+        self._listener.read(ids[same:])
+        self._source, self._read = ids, source
+
+    def _write(self, written: _Written, words: int | None, *, may_end: bool) -> None:
+        """Write until there are so many words, all of them complete; None: until the end."""
+        limit = int(limits_of(torch.ones(1, len(self._source) + 1), self._network.decoding))
+        device = self._network.model.embeddings.bias.device
+        ids, count, written_before = written.ids, written.words, len(written.ids)
+        states = self._listener.initial if written.states is None else written.states
+        sure = marked = len(ids), states, count  # where the next word begins, and the case marks before it
+        has_mark = False
+        while not written.has_ended and (words is None or (count <= words and words > 0)):
+            if len(ids) >= limit:
+                if words is None:
+                    written.has_ended, sure = True, (len(ids), states, count)
+                break
+            last = torch.tensor(ids[-1:], device=device) if ids else None
+            logits, after = self._network.model.step(last, self._listener.state(states))
+            scores = at_least_fp32(logits)[0]
+            scores[PAD] = float("-inf")
+            if not (may_end and ids):
+                scores[EOS] = float("-inf")
+            if 0 < len(ids) == written_before:
+                scores[self._letters] = float("-inf")  # what has been written becomes no other word
+            token = int(scores.argmax())
+            if not has_mark:
+                marked = len(ids), states, count
+            has_mark = bool(self._words.marks[token])
+            begun = 0 if has_mark else self._words.begun(token, ids[-1] if count else None)
+            if begun or token == EOS:
+                sure = marked
+                if token == EOS or (words is not None and count + begun > words):
+                    written.has_ended = token == EOS
+                    break  # another word is predicted again when more has been read
+            count += begun
+            ids.append(token)
+            states = after.states
+        length, written.states, written.words = sure
+        del ids[length:]
+        if not ids:
+            written.states = None  # which depend on what has been read when the first word is written
+
+    def _tell(self) -> None:
+        """The text of new words, from what they and the last words before them spell: with case marks those since a
+        word in small letters, behind which no mark is about what follows."""
+        decode, (before, behind), ids = self._network.tokenizer.decode_target, self._told, self._written.ids
+        if behind == len(ids):
+            return
+        text, known = str(decode(ids[before:])), str(decode(ids[before:behind]))
+        new = text[len(known) :]
+        self.text = self.text + new if text.startswith(known) else str(decode(ids))
+        is_settled = self._splitting.lead == "" or any(word.islower() for word in new.split()[-1:])
+        self._told = behind if is_settled else before, len(ids)
+
+
+def _continues(source: str, read: str) -> bool:
+    """Whether a source begins with complete words that have been read."""
+    return source.startswith(read) and source[len(read) : len(read) + 1] in ("", " ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +321,7 @@ class LocalAgreement(Policy):
 
     def read(self, source: str, words: int) -> None:
         text = self._translated(source).text
-        self._last = [*self._last, text.split()][-self.options.agree :]
+        self._last = [*self._last, WORD.findall(text)][-self.options.agree :]
         same = 0
         if len(self._last) == self.options.agree:
             while all(len(own) > same and own[same] == self._last[0][same] for own in self._last):
@@ -267,7 +349,13 @@ class AlignAtt(Policy):
     Options = AlignAttOptions
 
     def read(self, source: str, words: int) -> None:
-        found = self._translated(source, details=["alignment"])
-        count = len(source.split())
-        unsure = [target for origin, target in found.alignment or () if origin >= count - self.options.unread]
-        self._write(found.text, min(unsure, default=len(found.text.split())) if count > self.options.unread else 0)
+        found = self._translated(source, details=["tokens", "attention"])
+        sure = 0
+        if words > self.options.unread and found.tokens and found.source_pieces and len(found.attention):
+            origins, places = numbers_of(found.source_pieces[:-1]), numbers_of(found.tokens[:-1])
+            attended = found.attention[: len(places), : len(origins)]  # [T, S]
+            weights = np.zeros((places[-1] + 1 if places else 0, origins[-1] + 1), np.float32)  # of words
+            np.add.at(weights, (np.array(places)[:, None], np.array(origins)[None]), attended)
+            unsure = np.flatnonzero(weights.argmax(1) >= weights.shape[1] - self.options.unread)
+            sure = int(unsure[0]) if len(unsure) else len(weights)
+        self._write(found.text, sure)

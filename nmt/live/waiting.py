@@ -2,53 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.config.schema import Config
 from nmt.data.batching import Batch
-from nmt.data.matching import UNSPACED
 from nmt.data.prepare import PreparedData
 from nmt.data.sampler import seeds
-from nmt.data.sentencepiece import WORD_BEGIN
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocabulary import EOS, PAD
+from nmt.data.vocabulary import PAD
+from nmt.live.words import Words, words_of
 from nmt.registry import GUIDES
 from nmt.training.losses import Loss, TrainingBatch
 
-_BEGINS: Final = re.compile(f"{WORD_BEGIN}|[{UNSPACED}]")
 
-
-def word_begins(tokenizer: Tokenizer) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """For each token of source and target whether a word begins with it; without spaces between words, with each."""
-    if tokenizer.splits_at_spaces:
-        return np.ones(tokenizer.source_size, bool), np.ones(tokenizer.target_size, bool)
-    names = tokenizer.source_tokens(range(tokenizer.source_size)), tokenizer.target_tokens(range(tokenizer.target_size))
-    source, target = (np.array([_BEGINS.match(name) is not None for name in side]) for side in names)
-    return source, target
-
-
-def words_of(ids: Tensor, begins: Tensor) -> Tensor:
-    """The number of each token's word, from 0: [B, T] for ids [B, T]. The end symbol is a word of its own."""
-    begun = begins[ids] | (ids == EOS)
-    begun[:, 0] = True
-    return begun.cumsum(1) - 1
-
-
-def visible(source: Tensor, target: Tensor, begins: tuple[Tensor, Tensor], *, wait: Tensor) -> Tensor:
+def visible(source: Tensor, target: Tensor, words: tuple[Words, Words], *, wait: Tensor) -> Tensor:
     """Which source tokens have been read when a target token is predicted: [B, T, S] for source [B, S], target [B, T].
 
     For word j, from 0, `wait` + j words [B] have been read, as wait-k reads (Ma et al., ACL 2019), k counting words;
     the end symbol is read after the last word, by another step.
     """
-    of_source, of_target = words_of(source, begins[0]), words_of(target, begins[1])
+    of_source, of_target = words[0].numbers(source), words[1].numbers(target)
     read = wait[:, None] + of_target
     return (of_source[:, None, :] < read[:, :, None]) & (source != PAD)[:, None, :]
 
@@ -86,7 +64,7 @@ class WaitingGuide:
         wait = config.training.wait
         assert wait is not None
         self._least, self._most = (wait, wait) if isinstance(wait, int) else wait
-        self._begins = word_begins(data.tokenizer)
+        self._words = words_of(data.tokenizer)
         self._seed = config.seed
         self.report_lines = list[str]()
 
@@ -100,8 +78,7 @@ class WaitingGuide:
         device, count = batch.source.device, np.uint64(self._most - self._least + 1)
         drawn = seeds(self._seed, given.epoch, "wait", given.rows) % count
         wait = torch.from_numpy(drawn.astype(np.int64)).to(device) + self._least
-        begins = torch.from_numpy(self._begins[0]).to(device), torch.from_numpy(self._begins[1]).to(device)
-        seen = visible(batch.source, batch.target, begins, wait=wait)
+        seen = visible(batch.source, batch.target, (self._words[0].on(device), self._words[1].on(device)), wait=wait)
         return WaitingBatch(batch.model, batch.source, batch.target, batch.places, batch.weights, seen=seen)
 
     def loss(self, inner: Loss) -> Any:

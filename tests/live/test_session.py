@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import torch
 import nmt
 from nmt.cli import export, translate
 from nmt.data.vocabulary import EOS, PAD
-from nmt.live.waiting import word_begins
+from nmt.live.words import words_of
 from tests.compiled import needed_engine
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
@@ -76,16 +78,17 @@ def test_what_was_returned_is_the_translation(
 def waited(translator: Any, source: str, *, wait: int) -> list[str]:
     """What is written of one sentence after each word and at the end, by encoding everything anew for each token."""
     model, tokenizer, _, decoding = translator._network()
-    begins, words = word_begins(tokenizer)[1], source.split()
+    counts, words = words_of(tokenizer)[1].counts, source.split()
     ids: list[int] = []
+    letters = words_of(tokenizer)[1].letters
     texts, begun, sure = [], 0, 0
     with torch.inference_mode():
         for count in range(1, len(words) + 2):
             is_complete = count > len(words)
             (own,) = tokenizer.encode_source([" ".join(words[:count])])
             own = [*own, EOS] if is_complete else own
-            allowed = count - wait + 1
-            while is_complete or allowed >= 0:
+            allowed, before = count - wait + 1, len(ids)
+            while is_complete or allowed > 0:
                 tokens = len(own) + (not is_complete)  # with the end symbol
                 if len(ids) >= tokens * decoding.max_length_factor + decoding.max_length_offset:
                     sure = len(ids) if is_complete else sure
@@ -97,8 +100,10 @@ def waited(translator: Any, source: str, *, wait: int) -> list[str]:
                     logits, state = model.step(None if token is None else torch.tensor([token]), state)
                 logits[0, PAD] = -1e9
                 logits[0, EOS] -= 1e9 * (not (is_complete and ids))
+                if 0 < len(ids) == before:
+                    logits[0, letters] = -1e9
                 token = int(logits.argmax())
-                if token == EOS or not ids or begins[token]:
+                if token == EOS or not ids or counts[token]:
                     sure = len(ids)
                     if not is_complete and begun >= allowed:
                         break
@@ -130,6 +135,17 @@ def test_waiting_for_words_of_transformers_is_what_encoding_anew_gives(tmp_path:
             assert wait < 2 or not any(texts[: wait - 1])
 
 
+@pytest.mark.parametrize("policy", ["wait_k", "local_agreement", "alignatt"])
+@pytest.mark.parametrize("model", ["forward", "both", "file"])
+def test_a_word_that_was_written_becomes_no_other_word(models: dict[str, Any], model: str, policy: str) -> None:
+    session, found = models[model].live(policy), ""
+    for word in (SOURCE + " " + SOURCE[::-1]).split():
+        for new in (session.feed(f"{word} "), session.end() if word == SOURCE[::-1].split()[-1] else ""):
+            assert not (found[-1:].isalnum() and new[:1].isalnum()), (found, new)
+            found += new
+    assert found
+
+
 def test_sentences_are_translated_one_by_one(models: dict[str, Any]) -> None:
     """By a policy that writes nothing before their ends."""
     for name in ("both", "file"):
@@ -144,6 +160,129 @@ def test_white_space_is_no_word(models: dict[str, Any]) -> None:
     assert session.feed(" \n\t ") + session.feed("") + session.end() == ""
 
 
+def test_a_sentence_that_is_found_late_is_translated_once(models: dict[str, Any]) -> None:
+    """A quotation mark alone does not say that a sentence has begun; the word behind it does."""
+    session = models["both"].live(wait=50)
+    found = session.feed('Ba de fi. " ') + session.feed("Go ku ") + session.end()
+    first, second = models["both"].translate(["Ba de fi.", '" Go ku'])
+    assert found == f"{first.text} {second.text}"
+
+
+def test_each_word_becomes_tokens_once(models: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = models["forward"]
+    tokenizer, given = translator._network()[1], list[str]()
+    encode = tokenizer.encode_source
+    session = translator.live(wait=2)
+    session.feed("ba ")
+    monkeypatch.setattr(tokenizer, "encode_source", lambda lines: given.extend(lines) or encode(lines))
+    for word in SOURCE.replace(".", "").split() * 3:
+        session.feed(f"{word} ")
+    assert given == SOURCE.replace(".", "").split() * 3
+
+
+def test_memory_does_not_grow(models: dict[str, Any]) -> None:
+    with models["forward"].live(wait=2) as session:
+        for place in range(40):
+            if place == 5:
+                tracemalloc.start()
+            if place == 10:
+                gc.collect()
+                first = tracemalloc.get_traced_memory()[0]
+            session.feed(SOURCE.capitalize() + ". ")
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - first
+        tracemalloc.stop()
+    assert grown < 100_000, "for 450 words"
+
+
+def test_words_without_spaces_are_characters(models: dict[str, Any]) -> None:
+    session = models["forward"].live(wait=3)
+    session.feed("狗在ab")
+    assert session.open_words == 2
+    session.feed(" 柏")
+    assert session.open_words == 4
+
+
+def test_half_a_character_waits(models: dict[str, Any]) -> None:
+    one, other = models["both"].live(wait=50), models["both"].live(wait=50)
+    assert one.feed("ba \ud83d") + one.feed("\ude00 de") + one.end() == other.feed("ba \U0001f600 de") + other.end()
+    session = models["both"].live(wait=50)
+    with pytest.raises(nmt.DataError, match="half of a surrogate pair"):
+        session.feed("ba \ude00 de")
+    session.feed("\ud83d")
+    with pytest.raises(nmt.DataError, match="half of a surrogate pair"):
+        session.end()
+
+
+@pytest.mark.parametrize("model", ["forward", "both"])
+@pytest.mark.parametrize("revises", [False, True])
+def test_text_that_only_grows_may_be_sent_again(models: dict[str, Any], model: str, revises: bool) -> None:
+    """With the same translation as if what is new had been fed."""
+    words = SOURCE.split()
+    fed = models[model].live(wait=2)
+    wanted = fed.feed(SOURCE + " ") + fed.end()
+    session, found = models[model].live(wait=2, revise=revises), ""
+    for count in range(1, len(words) + 1):
+        found += session.revise(" ".join(words[:count]))
+    assert found and wanted.startswith(found)
+    assert found + session.end() == wanted or not revises
+    if not revises:
+        session = models[model].live(wait=2)
+        assert session.revise(SOURCE, final=True) + session.end() == wanted
+
+
+def test_a_changed_word_is_refused_by_name(models: dict[str, Any]) -> None:
+    session = models["both"].live(wait=2)
+    session.revise("ba de fi")
+    session.revise("ba de go ku")  # the last word had not been read
+    with pytest.raises(nmt.DataError, match="word 2 of the text, 'de', has become 'du' after it was read. Allowed: "):
+        session.revise("ba du go ku la")
+    with pytest.raises(nmt.DataError, match="word 2 of the text, 'de', is gone"):
+        session.revise("ba x")
+    with pytest.raises(nmt.ConfigError, match="revise: 'yes' is not allowed"):
+        models["both"].live(revise="yes")
+
+
+@pytest.mark.parametrize("model", ["forward", "both"])
+def test_revisions_replace_what_is_not_written(models: dict[str, Any], model: str) -> None:
+    """Of a policy that writes nothing yet all of the translation follows the last text."""
+    translator = models[model]
+    session = translator.live(wait=50, revise=True)
+    for text in ("ba de", "ba du fi", "la", "la me ni go", ""):
+        assert session.revise(text) == ""
+        assert bool(session.tail) == bool(text)
+    session.revise("go ku la", final=True)
+    session.revise("me ne")
+    session.revise("me ni")
+    whole = translator.live(wait=50)
+    whole.feed("go ku la me ni")
+    assert session.end() == whole.end() != ""
+    assert session.tail == "" and session.late == 0
+
+
+@pytest.mark.parametrize("policy", ["wait_k", "local_agreement", "alignatt"])
+@pytest.mark.parametrize("model", ["forward", "both", "file"])
+def test_what_was_returned_stays_when_words_change(models: dict[str, Any], model: str, policy: str) -> None:
+    with models[model].live(policy, revise=True) as session:
+        found = ""
+        for text in (SOURCE[:20], SOURCE[3:26], SOURCE[6:30], SOURCE[6:], SOURCE[8:20], SOURCE):
+            new = session.revise(text)
+            assert isinstance(new, str)
+            found += new
+        found += session.end()
+        assert session.tail == "" and found and "  " not in found and not found.startswith(" ")
+
+
+def test_words_of_done_sentences_come_too_late(models: dict[str, Any]) -> None:
+    """They are counted, and what follows them is translated as before."""
+    session = models["both"].live(wait=50, revise=True)
+    found = session.revise("Ba de fi. Go ku")
+    found += session.revise("Ba de me du fi. Go ku la")
+    assert session.late == 1 and session.open_words == 3
+    first, second = models["both"].translate(["Ba de fi.", "Go ku la"])
+    assert found + session.end() == f"{first.text} {second.text}"
+
+
 @pytest.mark.parametrize(
     ("policy", "options", "said"),
     [
@@ -152,6 +291,14 @@ def test_white_space_is_no_word(models: dict[str, Any]) -> None:
         ("wait_k", {"beam": 3}, "beam: "),
         ("local_agreement", {"agree": 1}, "agree: must be at least 2, not 1"),
         ("alignatt", {"unread": 0}, "unread: must be at least 1, not 0"),
+        *((policy, {"prefix": "x"}, "prefix: a live session has no such option") for policy in ("wait_k", "alignatt")),
+        ("alignatt", {"details": ["tokens"]}, "details: a live session has no such option"),
+        (
+            "wait_k",
+            {"placeholders": True},
+            "placeholders: has its place only when .* Allowed: false",
+        ),
+        ("local_agreement", {"glossary": {"ba": "be"}}, "glossary: has its place only when .* Allowed: none"),
     ],
 )
 def test_what_there_is_not_is_refused(models: dict[str, Any], policy: str, options: dict[str, Any], said: str) -> None:

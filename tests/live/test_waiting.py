@@ -13,13 +13,16 @@ from nmt.data.vocabulary import EOS
 from nmt.errors import ConfigError
 from nmt.live.encoding import Listener
 from nmt.live.waiting import visible
+from nmt.live.words import Words
 from nmt.models.base import DecodingState, Seq2Seq
 from nmt.registry import CELLS
 from tests.models.small_model import ARCHITECTURES, SOURCE, TARGET, make_model
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
-BEGINS = torch.ones(12, dtype=torch.bool)
-BEGINS[[EOS, 3, 5, 9]] = False  # the end symbol, and what goes on with a word
+COUNTS = torch.ones(12, dtype=torch.long)
+COUNTS[[EOS, 3, 5, 9]] = 0  # the end symbol, and what goes on with a word
+NONE = torch.zeros(12, dtype=torch.bool)
+BOTH = (Words(COUNTS, inside=NONE, opens=NONE, closes=NONE, marks=NONE, letters=NONE),) * 2
 WAIT = torch.tensor([1, 2, 3])
 CASES = [
     *((name, cell) for name in ("deepnmt", "transformer") for cell in sorted(set(CELLS.names()) - {"rnn"})),
@@ -63,7 +66,7 @@ def step_by_step(model: Seq2Seq, source: Tensor, target: Tensor, seen: Tensor) -
 @pytest.mark.parametrize(("name", "cell"), CASES)
 def test_training_sees_what_a_listener_has_heard(name: str, cell: str) -> None:
     model = one_way(name, cell)
-    seen = visible(SOURCE, TARGET, (BEGINS, BEGINS), wait=WAIT)
+    seen = visible(SOURCE, TARGET, BOTH, wait=WAIT)
     places = (TARGET != 0).flatten().nonzero().squeeze(1)
     with torch.no_grad():
         features = model.word_features(SOURCE, TARGET, words=places, visible=seen)
@@ -78,10 +81,7 @@ def test_training_sees_what_a_listener_has_heard(name: str, cell: str) -> None:
 def test_words_are_waited_for_not_tokens() -> None:
     """Tokens 3, 5 and 9 go on with a word; the end symbol is read by a step of its own."""
     source, target = torch.tensor([[4, 3, 7, 6, EOS]]), torch.tensor([[4, 5, 8, 6, 7, EOS]])
-    counts = {
-        wait: visible(source, target, (BEGINS, BEGINS), wait=torch.tensor([wait])).sum(2)[0].tolist()
-        for wait in (1, 2, 9)
-    }
+    counts = {wait: visible(source, target, BOTH, wait=torch.tensor([wait])).sum(2)[0].tolist() for wait in (1, 2, 9)}
     assert counts == {1: [2, 2, 3, 4, 5, 5], 2: [3, 3, 4, 5, 5, 5], 9: [5] * 6}
 
 
