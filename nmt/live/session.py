@@ -11,6 +11,7 @@ from nmt.config.options import component_options
 from nmt.data.sentences import splitter_of
 from nmt.data.tokenizer import on_one_line
 from nmt.errors import ConfigError, DataError, NmtError, refused, shown
+from nmt.light.binding import Stop
 from nmt.live.policies import Network, Policy
 from nmt.live.words import CONTINUES, SPACED_CONTINUES, SPACED_WORD, WORD
 from nmt.registry import POLICIES, SESSIONS
@@ -73,6 +74,8 @@ class Session:
         self._told = 0  # characters of the sentence's translation that have been returned
         self._between = ""  # before the next sentence
         self._is_closed = False
+        self.stop: Stop | None = None
+        """Ends a call before the next word by StoppedError, for another thread."""
         self.late = 0
         """Words that were revised when the sentence that they are in was done, so that nothing came of it."""
         self._policy.begin()
@@ -196,6 +199,8 @@ class Session:
 
     def _read(self, word: str) -> str:
         """One more word: of the sentence at hand, or of a new one."""
+        if self.stop is not None:
+            self.stop.check()
         found = ""
         self._sentence, self._words = (self._sentence + word if self._sentence else word.lstrip()), self._words + 1
         while (bounds := self._next_bounds()) is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -22,9 +21,10 @@ from nmt import __version__
 from nmt.errors import ConfigError, DataError, counted, printable, shortened
 from nmt.light.pretrained import HERE
 from nmt.serving import PROGRAM
-from nmt.serving.limits import CLIENT_GONE, DRAINING, SOON, RefusedError, check_answer
+from nmt.serving.limits import CLIENT_GONE, DRAINING, SOON, RefusedError, check_answer, check_key
+from nmt.serving.live import FIRST, MESSAGE, live
 from nmt.serving.log import id_of, request_id
-from nmt.serving.metrics import CONTENT_TYPE, Metrics
+from nmt.serving.metrics import CONTENT_TYPE
 from nmt.serving.requests import JSON, Answer, Failed, read_body, read_request, schema_of
 from nmt.serving.service import Service
 
@@ -77,7 +77,7 @@ def create_app(service: Service) -> ASGIApp:
         await response(scope, receive, send)
 
     if not service.settings.cors_origins:
-        return _logged(directly, service.metrics)
+        return _logged(directly, service)
     allowing = CORSMiddleware(
         directly,
         allow_origins=service.settings.cors_origins,
@@ -85,13 +85,16 @@ def create_app(service: Service) -> ASGIApp:
         allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
         expose_headers=["X-Request-ID"],
     )
-    return _logged(allowing, service.metrics)
+    return _logged(allowing, service)
 
 
-def _logged(app: ASGIApp, metrics: Metrics) -> ASGIApp:
+def _logged(app: ASGIApp, service: Service) -> ASGIApp:
     """An application each of whose answers has a line in the log, and counts; it answers an error of its own, too."""
 
     async def logged(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await live(service, scope, receive, send, say=_say)
+            return
         start = time.perf_counter()
         status, is_whole = 0, False
         name = id_of(next((value for key, value in scope["headers"] if key == b"x-request-id"), None))
@@ -117,14 +120,15 @@ def _logged(app: ASGIApp, metrics: Metrics) -> ASGIApp:
         finally:
             seconds = time.perf_counter() - start
             if scope["path"] == "/translate" and scope["method"] == "POST":
-                metrics.answered(status, seconds)
-            if _log.isEnabledFor(logging.INFO):
-                _say(scope, status, 1000 * seconds)
+                service.metrics.answered(status, seconds)
+            _say(scope, status, 1000 * seconds)
 
     return logged
 
 
 def _say(scope: Scope, status: int, milliseconds: float) -> None:
+    if not _log.isEnabledFor(logging.INFO):
+        return
     method, path, sentences = scope["method"], scope["path"][:LONGEST_PATH], scope.get(SENTENCES)
     client = (scope.get("client") or ("-",))[0]
     said = f"{client} {method} {printable(path)} {status} {milliseconds:.1f} ms"
@@ -159,6 +163,21 @@ def create_api(service: Service) -> FastAPI:
     async def translate(request: Request) -> Response:
         return await _translate(service, request)
 
+    @app.get(
+        "/live",
+        summary="Translate while text is still being spoken or typed, by a WebSocket: a JSON object in each message",
+        description=_described_live(),
+        status_code=101,
+        responses={
+            101: {"description": "A WebSocket; answers are objects with text and tail, or error and status"},
+            **_failures(401, 403, 426, 503),
+        },
+    )
+    async def upgrade() -> Response:
+        raise RefusedError(
+            426, "Upgrade: missing. Allowed: websocket, of version 13.", headers={"Upgrade": "websocket"}
+        )
+
     @app.head("/health", include_in_schema=False)
     @app.get(
         "/health",
@@ -176,7 +195,7 @@ def create_api(service: Service) -> FastAPI:
         responses={200: {"content": {"text/plain": {}}, "description": "the metrics"}, **_failures(401)},
     )
     async def metrics(request: Request) -> Response:
-        _check_key(request, service.settings.api_key)
+        check_key(request.headers.get("authorization", ""), service.settings.api_key)
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
     @app.post(
@@ -188,7 +207,7 @@ def create_api(service: Service) -> FastAPI:
     async def reload(request: Request) -> JSONResponse:
         if service.settings.api_key is None:
             raise RefusedError(403, "/reload: the server has no API key, without which anybody could call it.")
-        _check_key(request, service.settings.api_key)
+        check_key(request.headers.get("authorization", ""), service.settings.api_key)
         if service.exchange.locked():
             raise RefusedError(409, "the model is being reloaded already. Try again later.", headers=SOON)
         await asyncio.shield(service.reload())
@@ -210,10 +229,16 @@ def create_api(service: Service) -> FastAPI:
     return app
 
 
+def _described_live() -> str:
+    """The keys of messages."""
+    keys = [f"`{name}`: {meaning}." for name, meaning in {**MESSAGE, **FIRST}.items()]
+    return "\n\n".join([*keys[: len(MESSAGE)], "The first message of a session may also have:", *keys[len(MESSAGE) :]])
+
+
 async def _translate(service: Service, request: Request) -> Response:
     settings = service.settings
     until = time.monotonic() + settings.timeout
-    _check_key(request, settings.api_key)
+    check_key(request.headers.get("authorization", ""), settings.api_key)
     body = await _body(request, service)
     wanted = read_request(body, request.headers.get("content-type", ""), settings, *service.doors)
     if wanted.max_seconds is not None:
@@ -273,25 +298,16 @@ async def _answers(request: Request, service: Service, wanted: Any, *, until: fl
         raise RefusedError(400, " ".join(str(error).split("\n"))) from error
 
 
-def _check_key(request: Request, key: str | None) -> None:
-    """Refuse a request without the key, if there is one."""
-    if key is None:
-        return
-    kind, _, given = request.headers.get("authorization", "").partition(" ")
-    is_right = secrets.compare_digest(given.strip().encode("utf-8"), key.encode("utf-8"))
-    if kind.lower() != "bearer" or not is_right:
-        what = "is not the key of this server" if kind else "missing"
-        raise RefusedError(401, f"Authorization: {what}. Allowed: Bearer KEY.", headers={"WWW-Authenticate": "Bearer"})
-
-
 def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
     meanings = {
         400: "Not allowed: the line names the key, what was wrong and what is allowed",
         401: "The key is missing or wrong",
+        403: "The page is not of this server",
         408: "The body has not arrived in time",
         413: "The body, the text or the answer is too long",
         409: "The model is being reloaded already",
         415: "The body is not application/json",
+        426: "The request is none for a WebSocket",
         422: "The model cannot be loaded, or is for other languages; the one before keeps serving",
         500: "An error of the server; see its log",
         503: "The queue is full, or the server is starting or ending; Retry-After tells when to try again",
@@ -303,7 +319,7 @@ def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
 async def _failed(request: Request, error: Exception) -> Response:
     """The answer to a request that is refused, to another path, or where the server has made a mistake."""
     if isinstance(error, HTTPException):
-        allowed = "POST /translate, GET /, /health, /metrics, /docs, /openapi.json"
+        allowed = "POST /translate, GET /, /live, /health, /metrics, /docs, /openapi.json"
         message = f"{request.method} {shortened(request.scope['path'])}: unknown. Allowed: {allowed}."
         error = RefusedError(error.status_code, message, headers=error.headers)
     if isinstance(error, RefusedError):

@@ -133,6 +133,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="connections at a time; if all are busy, further ones get 503 (default: 1000, or as many as the limit of "
         "open files of the process, ulimit -n, has room for)",
     )
+    _add_limit(group, "max_sessions", "connections for live translation, WebSocket /live; further ones get 503")
     group.add_argument(
         "--trust-proxy",
         dest="trusted_proxies",

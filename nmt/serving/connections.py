@@ -29,6 +29,7 @@ from starlette.types import ASGIApp, Message
 
 from nmt.errors import ConfigError
 from nmt.serving.limits import DRAINING, SOON, Settings
+from nmt.serving.websockets import REFUSED, UNREAD_BYTES, WebSocket, answer_of
 
 USUAL_CONNECTIONS: Final = 1000
 OWN_DESCRIPTORS: Final = 64
@@ -40,12 +41,16 @@ HEADER_BYTES: Final = 32_768
 TARGET_BYTES: Final = 8_192
 READ_AT_ONCE: Final = 16_384
 """h11 limits what is incomplete. It gets so much at a time that a header that has come at once is limited, too."""
-UNREAD_BYTES: Final = 65_536
-"""Of a body, until the application asks for it."""
 MOST_CHUNKS: Final = 4_096
 """Of a body; parsing one takes as long as parsing 10 kB that are not in pieces."""
 BODIES_AT_ONCE: Final = 64
 """Largest bodies that requests which are not answered yet may have together."""
+SOCKETS: Final = frozenset({"/live"})
+"""Paths of WebSockets."""
+ANSWER: Final = "nmt.answer"
+"""The key of a scope that has what accepts a WebSocket."""
+SOCKET: Final = "nmt.socket"
+"""The key of a scope that has the WebSocket itself."""
 TICK: Final = 1.0
 """Seconds; connections are closed so much too late at most."""
 RETRY: Final = 0.5
@@ -71,6 +76,7 @@ class Connections:
         """Bytes of bodies of requests that are not answered yet."""
         self.most_held = BODIES_AT_ONCE * settings.max_body_bytes
         self.timeout = settings.timeout
+        self.most_bytes = settings.max_body_bytes
         self.is_closing = False
         self._is_stopping = False
         self._listening = listening
@@ -183,7 +189,7 @@ class Connections:
         is_refused = is_full and not self._make_room()
         if is_refused and len(self.refused) >= REFUSED_AT_ONCE:
             with client, contextlib.suppress(OSError):
-                client.send(_refusal(503, _FULL, SOON))
+                client.send(refusal(503, _FULL, SOON))
             return
 
         async def connect() -> None:
@@ -245,6 +251,8 @@ class Connection(asyncio.Protocol):
         self.is_refused = is_refused
         self._exchange: Exchange | None = None
         """The request that is being answered."""
+        self._socket: WebSocket | None = None
+        """What the connection has become."""
         self._has_begun = False
         """The header of a request."""
         self._is_paused = False
@@ -267,6 +275,9 @@ class Connection(asyncio.Protocol):
         for start in range(0, len(data), READ_AT_ONCE):
             if self._is_ending:
                 return
+            if self._socket is not None:
+                self._socket.received(data[start:])
+                return
             self._has_begun = True
             self.http.receive_data(data[start : start + READ_AT_ONCE])
             self._advance()
@@ -279,7 +290,7 @@ class Connection(asyncio.Protocol):
         is gone, its system answers the first bytes that it gets with a reset, which the state of the socket shows:
         `_look` sends such bytes while the answer takes time.
         """
-        if self._is_ending:
+        if self._is_ending or self._socket is not None:
             return False
         self._has_eof = True
         self.http.receive_data(b"")
@@ -303,6 +314,8 @@ class Connection(asyncio.Protocol):
         """See asyncio."""
         self.of.lost(self)
         self._drop_exchange()
+        if self._socket is not None:
+            self._socket.lost()
         self.can_write.set()
 
     def pause_writing(self) -> None:
@@ -313,13 +326,14 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client reads again."""
         self.can_write.set()
-        if self._exchange is not None:
+        if self._exchange is not None or self._socket is not None:
             self.of.waiting.pop(self, None)
 
     @property
     def is_silent(self) -> bool:
         """Nothing is to be sent any more."""
-        return self._exchange is None and not self.transport.get_write_buffer_size()
+        is_open = self._socket is not None and not self._socket.is_closed
+        return self._exchange is None and not is_open and not self.transport.get_write_buffer_size()
 
     def pause_reading(self) -> None:
         """Leave what arrives to the system, which lets the client wait."""
@@ -351,6 +365,9 @@ class Connection(asyncio.Protocol):
         """The client has been waited for long enough."""
         if self._is_ending or self.transport.get_write_buffer_size():
             self.abort()
+        elif self._socket is not None:
+            self.of.waits(self)
+            self._socket.end(f"message: none has come for {self.of.timeout:g} seconds", REFUSED)
         elif self._has_begun:
             self._refuse(408, f"header: has not arrived within {self.of.timeout:g} seconds")
         else:
@@ -358,7 +375,12 @@ class Connection(asyncio.Protocol):
 
     def leave(self, message: str = DRAINING) -> None:
         """Tell a client that is waited for why it is not any more, in answer to what it may be sending just now."""
-        if not self._is_ending and not self.transport.get_write_buffer_size():
+        if self._is_ending or self.transport.get_write_buffer_size():
+            return
+        if self._socket is not None:
+            self._socket.leave(json.dumps({"error": message, "status": 503}).encode())
+            self.ended()
+        else:
             self._refuse(503, message, SOON)
 
     def abort(self) -> None:
@@ -367,7 +389,7 @@ class Connection(asyncio.Protocol):
 
     def _advance(self) -> None:
         """Take what has arrived to the request that is being answered, or begin the next one."""
-        while not self._is_ending:
+        while not self._is_ending and self._socket is None:
             try:
                 event = self.http.next_event()
             except h11.RemoteProtocolError as error:
@@ -421,8 +443,32 @@ class Connection(asyncio.Protocol):
             "headers": headers,
         }
         self.of.waiting.pop(self, None)
+        upgrade = dict(headers).get(b"upgrade", b"").strip().lower()
+        answer = answer_of(headers) if upgrade == b"websocket" and scope["path"] in SOCKETS else None
+        if answer is not None and request.method == b"GET" and isinstance(self.http.next_event(), h11.EndOfMessage):
+            self._socket = WebSocket(self, most=self.of.most_bytes)
+            self.of.run(
+                self._talk({**scope, "type": "websocket", "scheme": "ws", ANSWER: answer, SOCKET: self._socket})
+            )
+            self._socket.received(self.http.trailing_data[0])
+            return
         self._exchange = Exchange(self, scope)
         self.of.run(self._exchange.run())
+
+    async def _talk(self, scope: dict[str, Any]) -> None:
+        """Let the application answer the messages of a WebSocket."""
+        assert self._socket is not None
+        try:
+            await self.of.app(scope, self._socket.receive, self._socket.send)
+        except Exception:
+            _errors.exception("internal error")
+        if not self._socket.is_closed:
+            self.abort()
+
+    def ended(self) -> None:
+        """The last bytes of a WebSocket are written."""
+        if not self._is_ending:
+            self._end()
 
     def _add(self, exchange: Exchange, data: h11.Data) -> None:
         exchange.body += data.data
@@ -444,7 +490,7 @@ class Connection(asyncio.Protocol):
             return
         fields = {"client": self._peer[0], "status": status}
         _access.info("%s - %d %s", self._peer[0], status, message, extra={"fields": fields})
-        self.transport.write(_refusal(status, message, headers or {}))
+        self.transport.write(refusal(status, message, headers or {}))
         self._drop_exchange()
         self._end()
 
@@ -564,7 +610,7 @@ def _phrase(status: int) -> bytes:
         return b""
 
 
-def _refusal(status: int, message: str, headers: dict[str, str]) -> bytes:
+def refusal(status: int, message: str, headers: dict[str, str]) -> bytes:
     """A whole answer, after which the connection is closed."""
     body = json.dumps({"error": message}).encode()
     fields = {"Content-Type": "application/json", "Content-Length": len(body), "Connection": "close", **headers}

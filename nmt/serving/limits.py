@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -42,6 +43,7 @@ class Settings:
     max_sentence_tokens: int = 1_000
     max_answer_bytes: int = 10_000_000
     max_beam_size: int = 16
+    max_sessions: int = 64
     max_connections: int | None = None
     """None: as many as is usual, and the process may have."""
     trusted_proxies: tuple[str, ...] = ()
@@ -118,6 +120,18 @@ def is_surely_short(sentences: Sequence[Request], options: Mapping[str, Any], *,
             return False
         characters += len(sentence.text) + 1
     return characters <= most
+
+
+def check_key(given: str, key: str | None, where: str = "Authorization", allowed: str = "Bearer KEY") -> None:
+    """Refuse what has not the key, if there is one; `given` is the value of a header, `where` its name."""
+    if key is None:
+        return
+    kind, _, own = given.partition(" ")
+    is_right = secrets.compare_digest(own.strip().encode("utf-8"), key.encode("utf-8"))
+    if kind.lower() != "bearer" or not is_right:
+        what = "is not the key of this server" if kind else "missing"
+        headers = {"WWW-Authenticate": "Bearer"}
+        raise RefusedError(401, f"{where}: {what}. Allowed: {allowed}.", headers=headers)
 
 
 def check_answer(size: int, settings: Settings) -> None:

@@ -46,6 +46,7 @@ class Metrics:
         meaning = "Sentences translated together"
         self._batches = Histogram("nmt_batch_sentences", meaning, buckets=_SIZES, registry=registry)
         self._computing = Counter("nmt_computing_seconds", "Seconds of translating", registry=registry)
+        self.sessions = Gauge("nmt_live_sessions", "Connections for live translation that are open", registry=registry)
         self.queue = Gauge("nmt_queue_sentences", "Sentences that wait to be translated", registry=registry)
 
     def serves(self, facts: Mapping[str, object]) -> None:

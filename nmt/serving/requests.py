@@ -176,10 +176,10 @@ def read_request(body: bytes, content_type: str, settings: Settings, *doors: str
     if content_type.partition(";")[0].strip().lower() != JSON:
         raise RefusedError(415, refused("Content-Type", content_type, JSON))
     if body.count(b"[") > settings.max_characters + MOST_LISTS:  # reading many small lists takes long
-        _refuse("body: holds lists in lists")
-    value = _json(body)
+        refuse("body: holds lists in lists")
+    value = read_json(body)
     if not isinstance(value, dict):
-        _refuse(f"body: {_shown(value)} is not allowed")
+        refuse(f"body: {shown_json(value)} is not allowed")
     # What pydantic would list as a million mistakes is refused at the first one.
     texts = max(settings.max_queue, settings.max_characters)
     for name, given in value.items():
@@ -187,9 +187,9 @@ def read_request(body: bytes, content_type: str, settings: Settings, *doors: str
             raise RefusedError(400, _unknown(name, doors))
         longest = texts if name == "text" or name in WISHES else MOST_LISTS
         if isinstance(given, list) and len(given) > longest:
-            _refuse(f"{name}: a list of {len(given):,} is too long", f"{longest:,}")
+            refuse(f"{name}: a list of {len(given):,} is too long", f"{longest:,}")
         if isinstance(given, dict) and len(given) > MOST_TERMS:
-            _refuse(f"{name}: {len(given):,} terms are too many", f"{MOST_TERMS:,}")
+            refuse(f"{name}: {len(given):,} terms are too many", f"{MOST_TERMS:,}")
     try:
         wanted = TranslateRequest.model_validate(value)
     except ValidationError as error:
@@ -198,21 +198,21 @@ def read_request(body: bytes, content_type: str, settings: Settings, *doors: str
     for name in ("beam_size", "n_best"):
         given = getattr(wanted, name)
         if given is not None and given > settings.max_beam_size:
-            _refuse(f"{name}: {given:,} is not allowed", f"1 to {settings.max_beam_size:,}")
+            refuse(f"{name}: {given:,} is not allowed", f"1 to {settings.max_beam_size:,}")
     if wanted.max_seconds is not None and wanted.max_seconds > settings.timeout:
-        _refuse(f"max_seconds: {wanted.max_seconds:g} is not allowed", f"at most {settings.timeout:g}")
+        refuse(f"max_seconds: {wanted.max_seconds:g} is not allowed", f"at most {settings.timeout:g}")
     return wanted
 
 
 def _check_text(wanted: Any, settings: Settings) -> None:
     texts = [wanted.text] if isinstance(wanted.text, str) else wanted.text
     if len(texts) > settings.max_queue:
-        _refuse(f"text: {len(texts):,} sentences are too many", f"{settings.max_queue:,}")
+        refuse(f"text: {len(texts):,} sentences are too many", f"{settings.max_queue:,}")
     parts = [("text", wanted.text), *((name, getattr(wanted, name) or "") for name in WISHES)]
     for term, target in (wanted.glossary or {}).items():
         if not term.strip() or not target.strip():
-            _refuse(f"glossary: {_shown(target)} for {_shown(term)} is not allowed", TERMS[1])
-        parts.append((f"glossary: {_shown(term)}", term + target))
+            refuse(f"glossary: {shown_json(target)} for {shown_json(term)} is not allowed", TERMS[1])
+        parts.append((f"glossary: {shown_json(term)}", term + target))
     characters = 0
     for name, value in parts:
         for place, part in enumerate([value] if isinstance(value, str) else value):
@@ -221,23 +221,23 @@ def _check_text(wanted: Any, settings: Settings) -> None:
                 part.encode("utf-8")
             except UnicodeEncodeError:
                 where = name if isinstance(value, str) else f"{name}[{place}]"
-                _refuse(f"{where}: holds half of a surrogate pair, which is not text", "Unicode text")
+                refuse(f"{where}: holds half of a surrogate pair, which is not text", "Unicode text")
     if characters > settings.max_characters:
-        _refuse(f"text: {characters:,} characters are too many", f"{settings.max_characters:,}")
+        refuse(f"text: {characters:,} characters are too many", f"{settings.max_characters:,}")
 
 
-def _json(body: bytes) -> Any:
+def read_json(body: bytes) -> Any:
     objects = 0
 
     def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         nonlocal objects
         objects += 1
         if objects > MOST_OBJECTS:
-            _refuse("body: holds objects in objects", "one JSON object with the key text")
+            refuse("body: holds objects in objects", "one JSON object with the key text")
         found: dict[str, Any] = {}
         for name, value in pairs:
             if name in found:
-                _refuse(f"{shortened(name)}: is given twice", "once")
+                refuse(f"{shortened(name)}: is given twice", "once")
             found[name] = value
         return found
 
@@ -245,16 +245,16 @@ def _json(body: bytes) -> Any:
         return json.loads(
             body.decode("utf-8"),
             object_pairs_hook=as_object,
-            parse_constant=lambda name: _refuse(f"body: {name} is not JSON"),
+            parse_constant=lambda name: refuse(f"body: {name} is not JSON"),
         )
     except UnicodeDecodeError as error:
-        _refuse(f"body: is not UTF-8 (byte {error.start})", "a JSON object in UTF-8")
+        refuse(f"body: is not UTF-8 (byte {error.start})", "a JSON object in UTF-8")
     except json.JSONDecodeError as error:
-        _refuse(f"body: is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", "a JSON object")
+        refuse(f"body: is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", "a JSON object")
     except RecursionError:
-        _refuse("body: is nested too deeply")
+        refuse("body: is nested too deeply")
     except ValueError:  # of a whole number with thousands of digits
-        _refuse("body: holds a number that is too long")
+        refuse("body: holds a number that is too long")
 
 
 def _unknown(name: str, doors: Sequence[str]) -> str:
@@ -278,15 +278,15 @@ def _worded(error: ValidationError, body: dict[str, Any]) -> str:
     value, where = body[name], name
     if name == "glossary" and isinstance(value, dict):
         term = next(term for term, target in value.items() if not isinstance(target, str))
-        return f"{name}: {_shown(value[term])} for {_shown(term)} is not allowed. Allowed: {allowed}."
+        return f"{name}: {shown_json(value[term])} for {shown_json(term)} is not allowed. Allowed: {allowed}."
     # For a list, the first wrong item; a union reports one error for each of its members.
     places = [part for item in found if item["loc"][0] == name for part in item["loc"][1:] if isinstance(part, int)]
     if isinstance(value, list) and places:
         value, where = value[places[0]], f"{name}[{places[0]}]"
-    return f"{where}: {_shown(value)} is not allowed. Allowed: {allowed}."
+    return f"{where}: {shown_json(value)} is not allowed. Allowed: {allowed}."
 
 
-def _shown(value: object) -> str:
+def shown_json(value: object) -> str:
     """A value as the client wrote it, shortened; of a list or an object no more is written than is shown."""
     text = ""
     for part in json.JSONEncoder(ensure_ascii=False).iterencode(value):
@@ -296,5 +296,5 @@ def _shown(value: object) -> str:
     return shortened(text)
 
 
-def _refuse(problem: str, allowed: str = "a JSON object with the key text") -> NoReturn:
+def refuse(problem: str, allowed: str = "a JSON object with the key text") -> NoReturn:
     raise RefusedError(400, f"{problem}. Allowed: {allowed}.")

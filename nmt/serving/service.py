@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal
 
 from nmt import __version__
@@ -16,6 +18,7 @@ from nmt.library.translator import Translator
 from nmt.library.values import Request, Result
 from nmt.light.binding import Stop
 from nmt.light.formats import hypothesis_record
+from nmt.serving import IS_LIGHT, PROGRAM
 from nmt.serving.batching import SHORT, Batcher, Job
 from nmt.serving.limits import SOON, RefusedError, Settings, count, is_surely_short
 from nmt.serving.metrics import Metrics
@@ -26,6 +29,7 @@ WARM_UP = "A"
 done only once."""
 COUNTED_AT_ONCE = 2000
 """Characters whose tokens are counted in the event loop; those of more in a thread."""
+LIVE_THREADS: Final = 2
 KNOWN = 256
 """Sets of options whose number of hypotheses is kept."""
 FACTS: Final = ("source_language", "target_language", "device", "precision", "kernels")
@@ -82,6 +86,9 @@ class Service:
         self.exchange = asyncio.Lock()
         """Held while another model is being loaded."""
         self._retiring: set[asyncio.Task[None]] = set()
+        self.live_threads = ThreadPoolExecutor(LIVE_THREADS, thread_name_prefix="nmt-serve-live")
+        """Where live sessions are computed; no thread is there before one is needed."""
+        self._sessions = 0
 
     def start(self, translator: Translator, defaults: Mapping[str, Any]) -> None:
         """Accept requests, in the running event loop; `defaults`: the default options of requests.
@@ -153,6 +160,7 @@ class Service:
 
     def close(self) -> None:
         """Give the memory back."""
+        self.live_threads.shutdown(wait=False)
         while self._models:
             model = self._models.pop()
             model.batcher.close()
@@ -189,6 +197,29 @@ class Service:
         if not self._models or self.status != "ready":
             raise RefusedError(503, f"the server is {self.status}. Try again later.", headers=SOON)
 
+    @contextlib.contextmanager
+    def a_session(self) -> Iterator[None]:
+        """Of live translation; RefusedError where there may be no more, or nothing is accepted."""
+        if IS_LIGHT:
+            raise RefusedError(404, f"/live: {PROGRAM} has no live translation; nmt-serve has.")
+        self._check_ready()
+        most = self.settings.max_sessions
+        if self._sessions >= most:
+            message = f"too many live sessions are open. Allowed: {most:,}. Try again later."
+            raise RefusedError(503, message, headers=SOON)
+        self._sessions += 1
+        self.metrics.sessions.inc()
+        try:
+            yield
+        finally:
+            self._sessions -= 1
+            self.metrics.sessions.dec()
+
+    def newest(self) -> _Model:
+        """The model for new sessions; RefusedError where nothing is accepted."""
+        self._check_ready()
+        return self._models[-1]
+
     def drop(self, job: Job) -> None:
         """Drop a job whose client has gone."""
         for model in self._models:
@@ -201,6 +232,7 @@ class Service:
             "version": __version__,
             "max_beam_size": self.settings.max_beam_size,
             "keys": keys_of(*self.doors),
+            "live": not IS_LIGHT,
         }
         for model in self._models[-1:]:
             found |= {**model.facts, "languages": list(model.translator.languages)}

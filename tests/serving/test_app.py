@@ -613,7 +613,8 @@ def test_its_pages_load_nothing_from_elsewhere() -> None:
 def test_openapi_says_what_there_is() -> None:
     async def test(client: httpx.AsyncClient, service: Service) -> None:
         found = (await client.get("/openapi.json")).json()
-        assert {*found["paths"]} == {"/translate", "/health", "/metrics"}
+        assert {*found["paths"]} == {"/translate", "/live", "/health", "/metrics"}
+        assert {*found["paths"]["/live"]["get"]["responses"]} == {"101", "401", "403", "426", "503"}
         post = found["paths"]["/translate"]["post"]
         assert {*post["responses"]} == {"200", "400", "401", "408", "413", "415", "500", "503", "504"}
         schema = post["requestBody"]["content"]["application/json"]["schema"]

@@ -1,13 +1,14 @@
 "use strict";
 /* Translates what is typed, line by line, and shows which words attend to which. Translations come through `door` (door.js):
-   open() tells { from, to, most, searches, languages, keeps }, translate(lines, options, signal) the results, as the server's JSON has them. */
+   open() tells { from, to, most, searches, languages, keeps, lives }, translate(lines, options, signal) the results, as the server's JSON
+   has them, and live(heard) begins live sessions: say(message, isFirst) tells them words, heard(answer) what they write, or an error. */
 const byId = (id) => document.getElementById(id);
 const DELAY = 150; // ms without a key before the text is translated
 const MOST_KNOWN = 500; // lines that are remembered
 const UNSPACED = "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Thai}"; // letters written without spaces
 const CJK = new RegExp(`[${UNSPACED}]`, "u"), WORDS = new RegExp(`[${UNSPACED}]|[^\\s${UNSPACED}]+`, "gu");
 const known = new Map(); // blocks by their line, so that only changed lines are translated
-let timer, asked, isOpen = false, most = 5; // translations of a line
+let timer, asked, isOpen = false, keepsText = false, most = 5; // translations of a line
 let how = "", shown = ""; // the options of what is known, and all translations that are shown
 
 function say(text, isBad = false) {
@@ -51,6 +52,10 @@ async function update() {
   if (!isOpen) return;
   clearTimeout(timer);
   asked?.abort();
+  if (byId("live").checked) {
+    updateLive();
+    return;
+  }
   const mine = asked = new AbortController();
   const lines = linesOf(byId("text").value), start = performance.now();
   let options;
@@ -82,6 +87,62 @@ async function update() {
     if (mine !== asked) return;
   }
   show(lines);
+}
+
+let session = null, sent = "", written = null, isFirst = true; // of the live mode: what has been sent, and the line that is written
+
+function endLive() {
+  session?.close();
+  session = written = null;
+  isFirst = true;
+  sent = "";
+}
+
+/* Each line is a live session, whose words are translated as they are typed; after a change further back all is sent again. */
+function updateLive() {
+  const text = byId("text").value;
+  byId("clear").hidden = !text;
+  if (!session || !text.startsWith(sent)) {
+    endLive();
+    show([]);
+    if (!text) return;
+    byId("output").replaceChildren();
+    session = door.live(heard);
+  }
+  const options = { wait: Math.max(1, Math.round(byId("wait").valueAsNumber) || 3), ...(byId("language").value && { target_language: byId("language").value }) };
+  text.slice(sent.length).split("\n").forEach((line, i) => {
+    if (i && !isFirst) session.say({ end: true });
+    isFirst ||= i > 0;
+    if (!line) return;
+    session.say({ text: line, ...(isFirst && options) }, isFirst);
+    isFirst = false;
+  });
+  sent = text;
+}
+
+/* Shows what a live session has written, and behind it, in grey, what may still change. */
+function heard({ text = "", tail = "", end, error, isOver }) {
+  if (error) {
+    say(error, error !== "Paused");
+    if (isOver) session = null;
+    return;
+  }
+  if (!written && (text || tail)) {
+    const line = element("div", "line");
+    line.append(written = element("div", "target"));
+    written.append(element("span", ""), element("span", "tail"));
+    written.lang = byId("output").lang;
+    written.dir = "auto";
+    byId("output").append(line);
+  }
+  if (written) {
+    written.firstChild.textContent += text;
+    written.lastChild.textContent = tail;
+  }
+  if (end) written = null;
+  shown = [...byId("output").querySelectorAll(".target > :first-child")].map((span) => span.textContent).join("\n");
+  byId("copy").hidden = !shown;
+  say(end ? "" : "Live");
 }
 
 function show(lines) {
@@ -279,7 +340,7 @@ async function start() {
     if (error.seconds) setTimeout(start, 1000 * error.seconds);
     return;
   }
-  const { from, to, searches = [], languages = [], keeps } = found;
+  const { from, to, searches = [], languages = [], keeps, lives } = found;
   isOpen = true;
   most = Math.min(most, found.most);
   byId("output").classList.toggle("single", most < 2);
@@ -287,7 +348,9 @@ async function start() {
   byId("how").hidden = !searches.length;
   byId("language").replaceChildren(...languages.map((code) => new Option(languageName(code), code)));
   byId("into").hidden = !languages.length;
+  keepsText = keeps;
   byId("kept").hidden = !keeps;
+  byId("lives").hidden = !lives;
   if (from && to) {
     byId("from").textContent = languageName(from);
     byId("to").textContent = languageName(to);
@@ -311,9 +374,14 @@ byId("output").addEventListener("keydown", (event) => {
 });
 for (const name of ["text", "glossary"]) byId(name).addEventListener("input", () => {
   clearTimeout(timer);
-  timer = setTimeout(update, DELAY);
+  timer = setTimeout(update, byId("live").checked ? 0 : DELAY);
 });
-for (const name of ["split", "search", "language", "placeholders"]) byId(name).addEventListener("change", update);
+for (const name of ["live", "wait", "language"]) byId(name).addEventListener("change", () => {
+  byId("kept").hidden = byId("live").checked || !keepsText;
+  endLive();
+  update();
+});
+for (const name of ["split", "search", "placeholders"]) byId(name).addEventListener("change", update);
 byId("clear").addEventListener("click", () => {
   byId("text").value = "";
   byId("text").focus();
