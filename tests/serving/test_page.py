@@ -74,6 +74,26 @@ def test_it_translates_what_is_typed(opened: Any, server: ServerProcess, wanted:
         assert (seen.problems, outside(seen, server)) == ([], [])
 
 
+def test_it_translates_each_word_as_it_is_typed(opened: Any, server: ServerProcess, exported: Exported) -> None:
+    """Live: a line is a session, and a change further back begins it again."""
+    with nmt.load(exported.file) as translator, page_of(opened, server.base) as (page, seen):
+        sessions = [translator.live(wait=2) for _ in range(3)]
+        expect(page.locator("#status")).to_have_text("Ready")
+        page.locator("#live").check()
+        page.locator("#wait").fill("2")
+        page.locator("#text").press_sequentially("a b c d", delay=5)
+        expect(page.locator(".target > :first-child")).to_have_text([sessions[0].feed("a b c d")])
+        page.locator("#text").press_sequentially("\nb c d a ", delay=5)
+        whole = translator.live(wait=2)
+        first = whole.feed("a b c d") + whole.end()
+        expect(page.locator(".target > :first-child")).to_have_text([first, sessions[1].feed("b c d a ")])
+        page.locator("#text").fill("c b a ")
+        expect(page.locator(".target > :first-child")).to_have_text([sessions[2].feed("c b a ")])
+        page.locator("#live").uncheck()
+        expect(page.locator(".source")).to_have_text(["c b a"], use_inner_text=True)
+        assert (seen.problems, outside(seen, server)) == ([], [])
+
+
 def test_it_asks_once_one_pauses_and_for_what_has_changed(opened: Any, server: ServerProcess) -> None:
     with page_of(opened, server.base) as (page, seen):
         bodies: list[Any] = []
