@@ -29,7 +29,7 @@ from nmt.errors import ConfigError
 from nmt.evaluation import Metric, check_subwords
 from nmt.evaluation.report import FORMATS, written
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED, DEFAULT_TRIALS, TESTS
-from nmt.library.evaluation import DEFAULT_METRICS, chosen_metrics, measured, target_of
+from nmt.library.evaluation import DEFAULT_METRICS, LOOKED_AT_BY_NONE, chosen_metrics, measured, target_of
 from nmt.light.options import command_option
 from nmt.light.output import STDOUT, is_one_file
 from nmt.registry import ROBUSTNESS, TEST_SETS
@@ -45,7 +45,7 @@ METRIC_OPTIONS = {"tokenize": "--tokenize", "lowercase": "--lowercase", "languag
     "dash_splits": "--no-dash-splits"
 }
 """Options of metrics: their names, and the command's names for them."""
-MODEL_OPTIONS = ("source", *(name for name in DECODING if name != "n_best"), "output")
+MODEL_OPTIONS = (*(name for name in DECODING if name != "n_best"), "output")
 _MODEL_DEFAULTS = {"checkpoint": "best", "device": "auto"}
 """Further options that only a model can use, and the values that they have where they are not given."""
 
@@ -149,7 +149,11 @@ def build_parser() -> argparse.ArgumentParser:
     group = parser.add_argument_group(
         "translation, with MODEL", "The defaults are those of the (first) model's configuration."
     )
-    group.add_argument("--source", metavar="FILE", help="text to translate; - is standard input")
+    group.add_argument(
+        "--source",
+        metavar="FILE",
+        help="text to translate, or, of --hyp, that metrics such as plugins look at; - is standard input",
+    )
     group.add_argument("-o", "--output", metavar="FILE", help="also write the translations to this file")
     add_decoding(group)
     parser.set_defaults(n_best=1)
@@ -167,9 +171,17 @@ def evaluate(arguments: argparse.Namespace) -> int:
     require(1)
     import_plugins(arguments.plugins)
     metrics = make_metrics(arguments, language=language)
+    needing = [metric.name for metric in metrics if metric.needs_sources]
+    if arguments.hyp and arguments.source is not None and not needing:
+        if arguments.test_set is None:
+            raise ConfigError(f"--source: {LOOKED_AT_BY_NONE}")
+        arguments.source = None  # of the test set
+    if needing and arguments.source is None:
+        raise ConfigError(f"--metrics {needing[0]}: needs --source, the text that was translated")
     texts = read_texts("nmt-eval", _inputs(arguments), policy=arguments.errors)
     place = len(arguments.hyp) or 1
     references = texts[place : place + len(arguments.ref)]
+    sources = None if arguments.source is None else texts.pop() if arguments.hyp else texts[0]
     baselines = dict(zip(arguments.baseline, texts[place + len(arguments.ref) :], strict=True))
     hypotheses, exit_code = dict(zip(arguments.hyp, texts, strict=False)), 0
     if arguments.models:
@@ -194,6 +206,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         seed=DEFAULT_SEED if arguments.seed is None else arguments.seed,
         confidence=arguments.confidence,
         lengths=arguments.by_length,
+        sources=sources,
     )
     print(written(found, arguments.format or "text"))
     return exit_code
@@ -213,8 +226,7 @@ def _take_test_set(arguments: argparse.Namespace) -> str:
         raise ConfigError(f"{option}: the test set {arguments.test_set} already provides it; give one of the two")
     found = TEST_SETS.get("sacrebleu")(arguments.test_set, arguments.language_pair)
     arguments.ref = found.references
-    if arguments.models:
-        arguments.source = found.sources
+    arguments.source = found.sources
     return found.language
 
 
@@ -262,7 +274,8 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
 def _inputs(arguments: argparse.Namespace) -> list[list[str]]:
     """The files of each text, in the order in which they are read."""
     systems = [[name] for name in arguments.hyp] or [arguments.source]
-    return [*systems, *arguments.ref, *([name] for name in arguments.baseline)]
+    beside = [arguments.source] if arguments.hyp and arguments.source is not None else []
+    return [*systems, *arguments.ref, *([name] for name in arguments.baseline), *beside]
 
 
 def make_metrics(arguments: argparse.Namespace, *, language: str = "") -> list[Metric]:

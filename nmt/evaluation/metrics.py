@@ -63,6 +63,8 @@ class Score(NamedTuple):
     higher_is_better: bool
     breakdown: Breakdown | None = None
     """Of BLEU."""
+    segments: Sequence[float] | None = None
+    """Of each sentence, where the score is their mean: then it has intervals and tests of significance."""
 
 
 class Metric(ABC):
@@ -87,13 +89,29 @@ class Metric(ABC):
         """The options that decide the score of a text in `language`, of those that are given."""
         return dict(given)
 
+    needs_sources: ClassVar[bool] = False
+    """Whether `compute` has a third argument, `sources`, the sentences that were translated."""
+
     @abstractmethod
     def compute(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
         """Score a corpus.
 
-        `references` holds one stream for each set of references, each as long as `hypotheses`.
+        `references` holds one stream for each set of references, each as long as `hypotheses`. A metric that looks at
+        the sources says so by `needs_sources` and has `compute(self, hypotheses, references, *, sources)`.
         Raises DataError if there is nothing to score or the streams differ in length.
         """
+
+    def score(
+        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, sources: Sequence[str] | None = None
+    ) -> Score:
+        """`compute`, with the sources if the metric needs them; ConfigError where they are not known."""
+        if not self.needs_sources:
+            return self.compute(hypotheses, references)
+        if sources is None:
+            raise ConfigError(f"metric {self.name}: needs the sources; give --source, or `source` in Python")
+        if len(sources) != len(hypotheses):
+            raise DataError(f"{counted(len(sources), 'source')} but {counted(len(hypotheses), 'translation')}")
+        return self.compute(hypotheses, references, sources=sources)  # type: ignore[call-arg]
 
     def check(self, references: Sequence[Sequence[str]]) -> None:  # noqa: B027
         """Warn of references for which the metric is not meant, once."""
@@ -313,10 +331,28 @@ def build_metrics(evaluation: EvaluationConfig, *, language: str | None) -> list
 def counting(metric: Metric) -> Metric:
     """`metric`, which from now on caches the match counts of each translation with its references.
 
-    Scores of a text, of its parts and of its resamples then need only one count. Metrics that are not sacreBLEU's are
-    returned unchanged.
+    Scores of a text, of its parts and of its resamples then need only one count. Other metrics score each text once.
     """
-    return _Counting(metric) if isinstance(metric, SacrebleuMetric) and not isinstance(metric, _Counting) else metric
+    if isinstance(metric, _Counting | _Remembering):
+        return metric
+    return _Counting(metric) if isinstance(metric, SacrebleuMetric) else _Remembering(metric)
+
+
+class _Remembering(Metric):
+    def __init__(self, metric: Metric) -> None:
+        super().__init__(options=metric.options)
+        self.name, self.higher_is_better = metric.name, metric.higher_is_better  # type: ignore[misc]
+        self.needs_sources = metric.needs_sources  # type: ignore[misc]
+        self._metric = metric
+        self._scores: dict[Any, Score] = {}
+
+    def compute(
+        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, sources: Sequence[str] | None = None
+    ) -> Score:
+        key = (tuple(hypotheses), tuple(map(tuple, references)), None if sources is None else tuple(sources))
+        if key not in self._scores:
+            self._scores[key] = self._metric.score(hypotheses, references, sources=sources)
+        return self._scores[key]
 
 
 class _Counting(SacrebleuMetric):
@@ -372,6 +408,7 @@ def by_length(
     references: Sequence[Sequence[str]],
     bounds: Sequence[int] = BOUNDS,
     lengths: Sequence[int] | None = None,
+    sources: Sequence[str] | None = None,
 ) -> list[LengthBucket]:
     """Score the sentences in buckets of `lengths`, by default the first reference's words; empty ones are left out.
 
@@ -384,6 +421,7 @@ def by_length(
     for lower, upper in zip((-1, *bounds), (*bounds, None), strict=True):
         rows = [i for i, length in enumerate(lengths) if length > lower and (upper is None or length <= upper)]
         if rows:
-            score = metric.compute([hypotheses[i] for i in rows], [[stream[i] for i in rows] for stream in references])
+            own, right = [hypotheses[i] for i in rows], [[stream[i] for i in rows] for stream in references]
+            score = metric.score(own, right, sources=None if sources is None else [sources[i] for i in rows])
             buckets.append(LengthBucket(lower + 1, upper, len(rows), score))
     return buckets

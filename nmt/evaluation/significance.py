@@ -11,7 +11,7 @@ from sacrebleu.metrics.base import Metric as Scorer
 from sacrebleu.significance import estimate_ci
 
 from nmt.errors import ConfigError, refused
-from nmt.evaluation.metrics import Metric, check_streams
+from nmt.evaluation.metrics import Metric, Score, check_streams
 
 DEFAULT_SEED = 12345
 DEFAULT_SAMPLES = 1000
@@ -64,15 +64,16 @@ def confidence(
     *,
     samples: int | None = None,
     seed: int = DEFAULT_SEED,
+    sources: Sequence[str] | None = None,
 ) -> Confidence:
     """The 95% interval of a score by bootstrap resampling, as `sacrebleu --confidence` has it.
 
     Raises as `paired_test`.
     """
     samples = DEFAULT_SAMPLES if samples is None else samples
-    scorer = _scorer(metric, samples=samples, seed=seed)
+    _check_samples(samples, seed=seed)
     check_streams(hypotheses, references)
-    counts = scorer._extract_corpus_statistics(hypotheses, references)
+    scorer, counts = counted_by(metric, hypotheses, references, sources)
     interval = _interval(scorer, counts, _resampled(scorer, counts, samples=samples, seed=seed))
     return Confidence(interval, _signature(scorer, "bs", samples, seed))
 
@@ -86,6 +87,7 @@ def paired_test(
     test: str = BOOTSTRAP,
     samples: int | None = None,
     seed: int = DEFAULT_SEED,
+    sources: Sequence[str] | None = None,
 ) -> Comparison:
     """Compare `hypotheses` with `baseline`, translations of the same source.
 
@@ -93,15 +95,15 @@ def paired_test(
     `samples` are by default 1,000 resamples and 10,000 trials. The result is that of `sacrebleu --paired-bs` and
     `--paired-ar` for the same seed and number, except for the p-value of two equal scores, which is 1.
 
-    Raises DataError for streams of different lengths, ConfigError for a metric that is not sacreBLEU's, an unknown
-    test, and for a number of samples or seed below 1.
+    Raises DataError for streams of different lengths, ConfigError for a metric without scores of sentences, an
+    unknown test, and for a number of samples or seed below 1.
     """
     check_test(test)
     samples = (DEFAULT_SAMPLES if test == BOOTSTRAP else DEFAULT_TRIALS) if samples is None else samples
-    scorer = _scorer(metric, samples=samples, seed=seed)
+    _check_samples(samples, seed=seed)
     check_streams(hypotheses, references)
     check_streams(baseline, references)
-    first, second = (scorer._extract_corpus_statistics(text, references) for text in (baseline, hypotheses))
+    (scorer, first), (_, second) = (counted_by(metric, text, references, sources) for text in (baseline, hypotheses))
     scores = [float(scorer._aggregate_and_compute(counts).score) for counts in (first, second)]
     difference = abs(scores[0] - scores[1])
     intervals: tuple[Interval | None, Interval | None] = (None, None)
@@ -156,13 +158,47 @@ def _parts(table: NDArray[Any], *, width: int) -> Iterator[NDArray[Any]]:
         yield table[start : start + rows]
 
 
-def _scorer(metric: Metric, *, samples: int, seed: int) -> Scorer:
+class MeanScorer:
+    """Stands for sacreBLEU's scorer where a score is the mean of those of sentences; the counts are the sum and 1."""
+
+    def __init__(self, signature: str) -> None:
+        self._signature = signature
+
+    def _compute_score_from_stats(self, stats: Sequence[float]) -> Score:
+        return Score("", float(stats[0] / stats[1]), self._signature, True)
+
+    def _aggregate_and_compute(self, counts: Sequence[Sequence[float]]) -> Score:
+        return self._compute_score_from_stats(np.array(counts, dtype=float).sum(0).tolist())
+
+    def get_signature(self) -> MeanScorer:
+        """Itself, as it has both methods of a signature."""
+        return MeanScorer(self._signature)
+
+    def update(self, name: str, value: object) -> None:
+        """Add a part to the signature."""
+        self._signature += f"|{name}:{value}"
+
+    def format(self) -> str:
+        """The signature."""
+        return self._signature
+
+
+def counted_by(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str] | None
+) -> tuple[Any, list[Any]]:
+    """A scorer, and what it adds up for each sentence; ConfigError for a metric that has no scores of sentences."""
     scorer = metric.scorer()
-    if scorer is None:
-        raise ConfigError(f"metric {metric.name!r} is not one of sacreBLEU's and cannot be resampled")
+    if scorer is not None:
+        return scorer, scorer._extract_corpus_statistics(hypotheses, references)
+    score = metric.score(hypotheses, references, sources=sources)
+    if score.segments is None:
+        raise ConfigError(f"metric {metric.name!r} has no scores of sentences (Score.segments) and cannot be resampled")
+    return MeanScorer(score.signature), [[float(value), 1.0] for value in score.segments]
+
+
+def _check_samples(samples: int, *, seed: int) -> None:
     if samples < 1 or seed < 1:
         raise ConfigError(f"samples ({samples}) and seed ({seed}) must be at least 1")
-    return scorer
 
 
 def _interval(scorer: Scorer, counts: list[list[Any]], resampled: NDArray[np.float64]) -> Interval:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.evaluation import build_metric
-from nmt.evaluation.significance import exchanged
+from nmt.evaluation.significance import MeanScorer, exchanged
 from nmt.experiments.records import Scored
+from nmt.registry import METRICS
 
 TRIALS: Final = 10_000
 SEED: Final = 12345
@@ -31,7 +32,10 @@ def p_value(
     counts = [[one.counts for one in runs if one.counts is not None] for runs in (first, second)]
     if len(counts[0]) < len(first) or len(counts[1]) < len(second):
         return None
-    scorer: Any = build_metric(first[0].metric, first[0].options).scorer()
+    scorer: Any = None
+    if METRICS.known(first[0].metric) is not None:  # that of a plugin may not be here, and is a mean
+        scorer = build_metric(first[0].metric, first[0].options).scorer()
+    scorer = scorer or MeanScorer(first[0].signature)
     tables = [np.stack(own) for own in counts]  # each [R, N, C]
     sums = [table.sum((0, 1)) for table in tables]
     observed = abs(_difference(scorer, *sums))

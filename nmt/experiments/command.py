@@ -18,7 +18,7 @@ from nmt.errors import ConfigError, DataError, refused
 from nmt.evaluation import Metric
 from nmt.experiments import tables
 from nmt.experiments.chance import SEED, TRIALS
-from nmt.experiments.records import Record, Tested, digest_of, read_record, scored, written
+from nmt.experiments.records import Measured, Record, digest_of, read_record, scored, written
 from nmt.files import is_folder, reason, replace_file
 from nmt.library.evaluation import chosen_metrics
 from nmt.light.options import command_option
@@ -234,12 +234,14 @@ def _translated(path: Path, arguments: argparse.Namespace, texts: list[list[str]
             counts.add(result.source_tokens, result.unknown, result.notes)
     say(PROGRAM, f"{path}: {counts.summary(time.perf_counter() - start, models=1)}")
     references = [[models.joined(line) for line in stream] for stream in texts[1:]]
-    test = Tested(
+    test = Measured(
         text=Path(arguments.source).name,
         digest=digest_of(references),
         sentences=len(lines),
         checkpoint=arguments.checkpoint,
-        scores=[scored(metric, lines, references) for metric in _metrics(arguments, models.languages[1])],
+        scores=[
+            scored(metric, lines, references, sources=texts[0]) for metric in _metrics(arguments, models.languages[1])
+        ],
     )
     return replace(record, test=test), counts.exit_code
 

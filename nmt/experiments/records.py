@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from nmt import __version__
 from nmt.errors import DataError, printable, refused, shown
 from nmt.evaluation import Metric
+from nmt.evaluation.metrics import counting
+from nmt.evaluation.significance import counted_by
 from nmt.files import LARGEST_LOG, read_file
 
 FORMAT: Final = 1
@@ -47,7 +49,7 @@ class Scored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tested:
+class Measured:
     """A test text and its scores."""
 
     text: str
@@ -95,14 +97,22 @@ class Record:
     """Step and scores of the best validation."""
     curve: Sequence[Mapping[str, float | None]] = ()
     """Places and scores of all validations."""
-    test: Tested | None = None
+    test: Measured | None = None
 
 
-def scored(metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Scored:
-    """The score of a text, with its counts where the metric is one of sacreBLEU's."""
-    found, scorer = metric.compute(hypotheses, references), metric.scorer()
-    counts = None if scorer is None else scorer._extract_corpus_statistics(hypotheses, references)
-    usual = dataclasses.asdict(type(metric).Options())
+def scored(
+    metric: Metric,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    sources: Sequence[str] | None = None,
+) -> Scored:
+    """The score of a text, with its counts where the metric has scores or counts of sentences."""
+    metric = counting(metric)
+    found, counts = metric.score(hypotheses, references, sources=sources), None
+    if metric.scorer() is not None or found.segments is not None:
+        counts = counted_by(metric, hypotheses, references, sources)[1]
+    usual = dataclasses.asdict(type(metric.options)())
     return Scored(
         metric=metric.name,
         options={key: value for key, value in dataclasses.asdict(metric.options).items() if value != usual[key]},
@@ -146,7 +156,7 @@ def read_record(path: Path) -> Record:
         test = fields.pop("test", None)
         if test is not None:
             own = [Scored(**{**one, "counts": _unpacked(one.get("counts"))}) for one in test.pop("scores")]
-            test = Tested(**test, scores=own)
+            test = Measured(**test, scores=own)
             for one in test.scores:
                 if type(one.score) not in (int, float) or (
                     one.counts is not None and len(one.counts) != test.sentences

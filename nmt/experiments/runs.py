@@ -18,7 +18,7 @@ from nmt.data.saved_tokenizer import load_tokenizer
 from nmt.data.text import read_lines, read_parallel
 from nmt.errors import DataError, counted, missing
 from nmt.evaluation import Metric
-from nmt.experiments.records import Record, Scored, Tested, digest_of, scored
+from nmt.experiments.records import Measured, Record, Scored, digest_of, scored
 from nmt.files import LARGEST_LOG, is_file, is_folder, read_file
 from nmt.interop.model_dir import config_file
 from nmt.interop.run_layout import read_events
@@ -110,7 +110,7 @@ def _numbers(event: Mapping[str, Any], *, without: Sequence[str]) -> dict[str, f
     return {key: event[key] for key in keys if key not in without and type(event.get(key)) in (int, float)}
 
 
-def _test(run: Path, config: Config, events: Sequence[Mapping[str, Any]], metrics: Metrics | None) -> Tested | None:
+def _test(run: Path, config: Config, events: Sequence[Mapping[str, Any]], metrics: Metrics | None) -> Measured | None:
     """The scores of the test text; None where the run has none."""
     tests = [event for event in events if event["event"] == "test" and event.get("checkpoint") != "average"]
     if not tests:
@@ -121,7 +121,7 @@ def _test(run: Path, config: Config, events: Sequence[Mapping[str, Any]], metric
         keys = [key for key, value in event.items() if key not in _NO_SCORES and type(value) in (int, float)]
         scores = [_of_log(key, event[key], str(names.get(key, ""))) for key in keys]
         digest = hashlib.sha256(json.dumps(config.data.test).encode()).hexdigest()[:16]
-        return Tested(text=_called(config), digest=digest, sentences=0, checkpoint=event["checkpoint"], scores=scores)
+        return Measured(text=_called(config), digest=digest, sentences=0, checkpoint=event["checkpoint"], scores=scores)
     data, languages = config.data, (config.data.source_language, config.data.target_language)
     made = str(run / "corpus" / "test") if data.generator != "none" else None
     text = read_parallel(data.test or made or "", *languages, key="data.test")
@@ -135,8 +135,8 @@ def _test(run: Path, config: Config, events: Sequence[Mapping[str, Any]], metric
         raise DataError(
             f"{output}: has {was}, but data.test now has {is_}; run nmt-train again, or give --source and --ref"
         )
-    scores = [scored(metric, lines, references) for metric in metrics(languages[1])]
-    return Tested(
+    scores = [scored(metric, lines, references, sources=text.source) for metric in metrics(languages[1])]
+    return Measured(
         text=_called(config),
         digest=digest_of(references),
         sentences=len(lines),

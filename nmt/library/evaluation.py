@@ -34,6 +34,8 @@ DEFAULT_METRICS: Final = ("bleu", "chrf", "ter")
 Text = str | os.PathLike[str] | Sequence[str]
 """The name of a file, or the sentences themselves."""
 
+LOOKED_AT_BY_NONE: Final = "none of the metrics looks at it, and the translations are given already"
+
 _OPTIONS = ("tokenize", "lowercase", "language", "dash_splits")
 """Options of metrics."""
 
@@ -136,6 +138,7 @@ def measured(
     seed: int = DEFAULT_SEED,
     confidence: bool = False,
     lengths: bool = False,
+    sources: Sequence[str] | None = None,
 ) -> list[System]:
     """The scores of each system, and its comparisons with each baseline except itself.
 
@@ -152,15 +155,25 @@ def measured(
                 (
                     baseline,
                     paired_test(
-                        metric, lines, baseline=others, references=references, test=test, samples=samples, seed=seed
+                        metric,
+                        lines,
+                        baseline=others,
+                        references=references,
+                        test=test,
+                        samples=samples,
+                        seed=seed,
+                        sources=sources,
                     ),
                 )
                 for baseline, others in baselines.items()
                 if baseline != name or len(systems) == 1
             ]
-            interval = resampled(metric, lines, references, samples=samples, seed=seed) if confidence else None
-            buckets = by_length(metric, lines, references=references) if lengths else ()
-            found[name].append(Measured(metric.compute(lines, references), compared, buckets, interval))
+            interval = None
+            if confidence:
+                interval = resampled(metric, lines, references, samples=samples, seed=seed, sources=sources)
+            buckets = by_length(metric, lines, references=references, sources=sources) if lengths else ()
+            score = metric.score(lines, references, sources=sources)
+            found[name].append(Measured(score, compared, buckets, interval))
     return [System(name, results) for name, results in found.items()]
 
 
@@ -198,7 +211,7 @@ def evaluate(
             with the first one if there are no `baselines`; None with `model` and `source`.
         references: a text, or a list of texts (paths or lists of sentences), one for each set.
         model: a translator, or an argument of `nmt.load`.
-        source: the text that it translates.
+        source: the text that it translates; with hypotheses, the text that a metric looks at besides.
         test_set: instead of references and source, a test set known to sacreBLEU, such as `wmt14`.
         language_pair: language pair of the test set, or of the text, such as `en-de`.
         metrics: as nmt-eval's `--metrics`.
@@ -223,7 +236,7 @@ def evaluate(
         CheckpointError: a model cannot be loaded.
     """
     pair = None if language_pair is None else target_of(language_pair, called="language_pair")
-    if (hypotheses is None) == (model is None) or (source is not None and model is None):
+    if (hypotheses is None) == (model is None):
         raise ConfigError("nothing to score; give hypotheses, or a model and the source that it translates")
     if options and model is None:
         raise ConfigError(f"{', '.join(options)}: allowed only with a model; hypotheses are already translated")
@@ -246,13 +259,18 @@ def evaluate(
         source, *references = joined
     if model is not None and source is None:
         raise ConfigError("nothing to score; give hypotheses, or a model and the source that it translates")
-    chosen_metrics(metrics, given, called=called)  # report mistakes before texts are read and translated
+    # Mistakes are reported before texts are read and translated.
+    needing = [metric.name for metric in chosen_metrics(metrics, given, called=called) if metric.needs_sources]
+    if model is None and source is not None and not needing and test_set is None:
+        raise ConfigError(f"source: {LOOKED_AT_BY_NONE}")
     if hypotheses == {}:
         raise ConfigError("hypotheses: has no system")
     systems: Mapping[str, Any] = {"source": source} if model is not None else {"hypotheses": hypotheses}
     if isinstance(hypotheses, Mapping):
         systems = {f"{_SYSTEM}{name}": text for name, text in hypotheses.items()}
-    texts, streams, compared = _read(systems, references, baselines)
+    beside = {"source": source} if model is None and needing and source is not None else {}
+    texts, streams, compared, looked_at = _read(systems, references, baselines, beside)
+    sources = (looked_at or texts).get("source")
     translations: list[Result] | None = None
     if model is not None:
         translator = model if isinstance(model, Translator) else load(model)
@@ -277,6 +295,7 @@ def evaluate(
         seed=seed,
         confidence=confidence,
         lengths=by_length,
+        sources=sources,
     )
     names = list(dict.fromkeys(metrics))
     results = {system.name: dict(zip(names, system.results, strict=True)) for system in scored}
@@ -287,8 +306,11 @@ _SYSTEM = "hypotheses "
 _BASELINE = "baseline "
 
 
-def _read(systems: Mapping[str, Any], references: Any, baselines: Any) -> list[dict[str, list[str]]]:
-    """The lines of the systems, the references and the baselines, by their names in errors, all equally many."""
+def _read(
+    systems: Mapping[str, Any], references: Any, baselines: Any, beside: Mapping[str, Any]
+) -> list[dict[str, list[str]]]:
+    """The lines of systems, references, baselines and the sources beside them, by their names in errors, all equally
+    many."""
     if baselines is not None and not isinstance(baselines, Mapping):
         raise TypeError(f"baselines must be a mapping of names to texts, not {type(baselines).__name__}")
     are_texts = (
@@ -296,7 +318,7 @@ def _read(systems: Mapping[str, Any], references: Any, baselines: Any) -> list[d
     )
     sets = {f"references[{place}]": text for place, text in enumerate(references)} if are_texts else None
     others = {f"{_BASELINE}{name}": text for name, text in (baselines or {}).items()}
-    every = (systems, sets or {"references": references}, others)
+    every = (systems, sets or {"references": references}, others, beside)
     found = [{name: _lines(text, name) for name, text in texts.items()} for texts in every]
     first = next(iter(systems))
     lines = len(found[0][first])

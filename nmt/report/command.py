@@ -291,7 +291,9 @@ def _robustness(
                 made.exit_code = EXIT_FAILURE
                 say(PROGRAM, f"{name}, {form}: {counted(missing, 'line')} without a translation with a finite score")
     letters = [letter(place) for place in places]
-    return robustness(forms, [changed.compared(stream) for stream in references], metrics, letters=letters)
+    return robustness(
+        forms, [changed.compared(stream) for stream in references], metrics, letters=letters, sources=lines
+    )
 
 
 def _languages(made: _Translated) -> tuple[str, str]:

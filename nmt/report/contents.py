@@ -72,8 +72,12 @@ def letter(place: int) -> str:
 def contents(subject: Subject, metrics: Sequence[Metric], words: Words) -> dict[str, Any]:
     """All sections but the sentences. `metrics` count each sentence once, see `counting`."""
     letters = [letter(place) for place in range(len(subject.systems))]
-    sampled = measured(metrics, subject.systems, subject.references, baselines={}, confidence=True)
-    exchanged = measured(metrics, subject.systems, subject.references, baselines={}, test=APPROXIMATE)
+    sampled = measured(
+        metrics, subject.systems, subject.references, baselines={}, confidence=True, sources=subject.source
+    )
+    exchanged = measured(
+        metrics, subject.systems, subject.references, baselines={}, test=APPROXIMATE, sources=subject.source
+    )
     lines = {name: words.of(text) for name, text in subject.systems.items()}
     streams = [words.of(stream) for stream in subject.references]
     found = {
@@ -177,7 +181,7 @@ def _lengths(subject: Subject, metrics: Sequence[Metric]) -> list[dict[str, Any]
     tables = []
     for metric in metrics:
         buckets = [
-            by_length(metric, lines, references=subject.references, lengths=lengths)
+            by_length(metric, lines, references=subject.references, lengths=lengths, sources=subject.source)
             for lines in subject.systems.values()
         ]
         largest = max(part.score.score for parts in buckets for part in parts)
@@ -200,12 +204,13 @@ def robustness(
     metrics: Sequence[Metric],
     *,
     letters: Sequence[str],
+    sources: Sequence[str],
 ) -> list[dict[str, Any]]:
     """A table for each metric: the scores of the systems `letters`, whose translations of each form of the source are
     `forms`, by system and form."""
     tables = []
     for metric in metrics:
-        scores = [[metric.compute(text, references) for text in own.values()] for own in forms.values()]
+        scores = [[metric.score(text, references, sources=sources) for text in own.values()] for own in forms.values()]
         largest = max(score.score for own in scores for score in own)
         higher = metric.higher_is_better
         rows = [

@@ -248,7 +248,7 @@ class Translation(Task):
         for line in faults.problems:
             log.say(f"test: {line}")
         for metric in build_metrics(self.config.evaluation, language=self.config.data.target_language):
-            score = metric.compute(translations, data.test_references)
+            score = metric.score(translations, data.test_references, sources=data.test_text.source)
             fields[metric.name] = score.score
             fields["signatures"][metric.name] = f"{score.name} {score.signature}"
             log.say(f"test {score.name} = {score.score:.2f} with {by}  {score.signature}")

@@ -199,11 +199,11 @@ class Validator:
         if self.metrics and self.world.is_main:
             references = [stream[: len(hypotheses)] for stream in self.references]
             for metric in self.metrics:
-                result = metric.compute(hypotheses, references)
+                result = metric.score(hypotheses, references, sources=self.sources[: len(hypotheses)])
                 scores[metric.name] = result.score
                 signatures[metric.name] = f"{result.name} {result.signature}"
             named = {metric.name: metric for metric in self.metrics}
-            chance = self._chance(named.get(self.ranked_by, self.metrics[0]), hypotheses, references)
+            chance = self._chance(named.get(self.ranked_by, self.metrics[0]), hypotheses, references, self.sources)
             # Spread evenly over the corpus, the same ones at each validation, with the first references.
             shown = sorted({round(place) for place in np.linspace(0, len(hypotheses) - 1, self.samples + 2)[1:-1]})
             samples = [
@@ -223,7 +223,9 @@ class Validator:
         return self.sources[: self.max_sentences][self.world.rank :: self.world.size]
 
     @staticmethod
-    def _chance(metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Chance | None:
+    def _chance(
+        metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]
+    ) -> Chance | None:
         """Of lines spread evenly; None if they have the same references."""
         last = len(hypotheses) - 1
         rows = np.linspace(0, last, min(last + 1, LINES_FOR_CHANCE)).round().astype(int).tolist()
@@ -232,7 +234,7 @@ class Validator:
             return None
 
         def score(places: Sequence[int]) -> float:
-            return metric.compute([some[place] for place in places], own).score
+            return metric.score([some[place] for place in places], own, sources=[sources[row] for row in rows]).score
 
         points = metric.scorer() is not None
         return chance_of(metric.name, score, lines=len(some), higher_is_better=metric.higher_is_better, points=points)

@@ -375,7 +375,7 @@ def test_missing_file(files, capsys, tmp_path):
         (["--tokenize", "13b"], "'13b' is not a known tokenizer of sacreBLEU. Did you mean '13a'?"),
         (["--metrics", "chrf", "--tokenize", "13a"], "--tokenize: no requested metric"),
         (["--beam-size", "4", "-o", "out.txt"], "--beam-size, --output: allowed only with MODEL"),
-        (["--source", "text.en"], "--source: allowed only with MODEL"),
+        (["--source", "text.en"], "--source: none of the metrics looks at it"),
         (["--checkpoint", "77", "--device", "cuda"], "--checkpoint, --device: allowed only with MODEL"),
         (["--samples", "7"], "--samples: needs --confidence, or something to compare with: several --hyp, or --base"),
         (["--samples", "7", "--seed", "3"], "--samples, --seed: needs --confidence, or something to compare with"),

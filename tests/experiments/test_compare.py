@@ -15,7 +15,7 @@ from nmt.cli.evaluate import main as nmt_eval
 from nmt.evaluation import build_metric
 from nmt.experiments.chance import p_value
 from nmt.experiments.command import main
-from nmt.experiments.records import Record, Scored, Tested, read_record, scored, written
+from nmt.experiments.records import Measured, Record, Scored, read_record, scored, written
 from tests.experiments.small_runs import RIGHT, events, make_run, with_faults
 
 
@@ -290,7 +290,7 @@ def test_a_damaged_record_is_refused(change, capsys, tmp_path) -> None:
 def test_counts_that_are_not_whole_numbers_are_kept() -> None:
     table = np.array([[0.5, 2.0], [1.25, 3.0]])
     one = Scored(metric="own", name="own", score=1.0, counts=table)
-    test = Tested(text="x", digest="y", sentences=2, scores=[one])
+    test = Measured(text="x", digest="y", sentences=2, scores=[one])
     record = Record(name="a", architecture="b", unit="c", seed=1, settings={}, test=test)
     assert b'"type": "f8"' in written(record)
 
