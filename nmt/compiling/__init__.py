@@ -186,7 +186,8 @@ def engine_recipe(*, everywhere: bool = False) -> Recipe:
         only = next((name for name, needed in TABLES.get(machine, {}).items() if has_instructions(needed)), None)
     flags = [*FLAGS, "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'ops/native'}"]
     jobs = [[*flags, *one.flags, "-c", str(ROOT / one.source)] for one in compilations(machine, only=only)]
-    return Recipe(sorted({*(ROOT / "light/src").glob("*.[ch]"), *(ROOT / "ops").glob("*/*.[ch]")}), jobs, ["-pthread"])
+    where = "light/src/*.[ch]", "live/*.c", "ops/*/*.[ch]"
+    return Recipe(sorted(path for pattern in where for path in ROOT.glob(pattern)), jobs, ["-pthread"])
 
 
 def prebuilt(kind: str, *made_from: Any) -> Path | None:

@@ -23,6 +23,7 @@ def facts_for_tools(loaded: LoadedModel, *, precision: str) -> dict[str, Any]:
         "source_language": config.data.source_language,
         "target_language": config.data.target_language,
         "architecture": config.model.architecture,
+        "encoder_direction": config.model.encoder_direction,
         "units": loaded.model.outline(config.model).mixing,
         "parameters": sum(parameters_by_part(loaded.model).values()),
         "precision": precision,

@@ -18,7 +18,8 @@ from nmt.library.values import PairScore, Result, chosen_details, with_arrays
 from nmt.light.binding import Stop
 from nmt.light.errors import EngineError, place_of
 from nmt.light.lines import Pace
-from nmt.light.options import NONE, OPTIONS, options_of
+from nmt.light.options import LIVE, NONE, OPTIONS, options_of
+from nmt.light.translator import NOT_LIVE
 from nmt.search.values import LONGER, Request, as_request
 from nmt.system import usable_cores
 
@@ -202,6 +203,18 @@ class EngineFiles(Translator):
         self._check_usable()
         sources, targets = zip(*pairs, strict=True) if pairs else ((), ())
         return self._translator.score(sources, targets, threads=self._threads if len(pairs) > 1 else 1)
+
+    def live(self, policy: str = "wait_k", **options: Any) -> Any:
+        """A session of the engine, where the policy and its options are those of the engine."""
+        own = {name: value for name, value in options.items() if name == LIVE.get(policy)}
+        search = {name: value for name, value in options.items() if name not in own}
+        if policy not in LIVE or not search.keys() <= OPTIONS.keys() - NOT_LIVE:
+            return super().live(policy, **options)
+        try:
+            return self._translator.live(policy, **own, **self._own(search))
+        except EngineError as error:
+            self._check_usable()
+            raise ConfigError(str(error)) from None
 
     def _inspection(self, source: str, target: str | None) -> Inspection:
         raise ConfigError(f"inspect: {lacking(self.file)}")

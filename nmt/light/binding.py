@@ -12,7 +12,7 @@ import os
 from collections import namedtuple
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_size_t, c_void_p
 
-from .errors import ArgumentError, EngineError, StoppedError
+from .errors import ArgumentError, EngineError, StoppedError, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ EOS: Final = 2
 SPACE: Final = "▁"
 """Of pieces."""
 _ROOM: Final = 5000  # bytes of a message, which may name a long path
+_PIECE: Final = 256  # bytes that a session gets at once, so that Python sees a signal soon
 _SOON: Final = 4096  # so many bytes, or ids, are translated before anybody would wish to end it
 _STRINGS: Final = [c_void_p, POINTER(c_char_p), POINTER(c_size_t), c_size_t, c_void_p, c_char_p, c_size_t]
 TEXTS: Final = ("text", "prefix", "forbidden")
@@ -74,6 +75,12 @@ _FUNCTIONS: Final = {
     "nmt_glossary_open": (c_void_p, [c_void_p, c_char_p, c_size_t, c_char_p, c_size_t]),
     "nmt_glossary_close": (None, [c_void_p]),
     "nmt_set_glossary": (None, [c_void_p, c_void_p]),
+    "nmt_live_open": (c_void_p, [c_void_p, c_char_p, c_void_p, c_char_p, c_size_t]),
+    "nmt_live_feed": (c_void_p, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t), c_char_p, c_size_t]),
+    "nmt_live_end": (c_void_p, [c_void_p, POINTER(c_size_t), c_char_p, c_size_t]),
+    "nmt_live_tail": (c_void_p, [c_void_p, POINTER(c_size_t)]),
+    "nmt_live_words": (c_size_t, [c_void_p]),
+    "nmt_live_close": (None, [c_void_p]),
 }
 """Results and parameters of the functions."""
 
@@ -115,6 +122,8 @@ class Library(NotCopied):
         try:
             code = ctypes.CDLL(os.fspath(path))
             for name, (result, parameters) in _FUNCTIONS.items():
+                if name.startswith("nmt_live") and not hasattr(code, name):  # compiled without
+                    continue
                 function = getattr(code, name)
                 function.restype, function.argtypes = result, parameters
         except TypeError as error:
@@ -173,6 +182,85 @@ class Glossary(NotCopied):
 
     def __del__(self) -> None:
         self.model.code.nmt_glossary_close(self.handle)
+
+
+class Session(NotCopied):
+    """Live translation of text that grows: what has been returned never changes. It belongs to one thread at a time."""
+
+    def __init__(self, used: _Open, how: str, given: Any) -> None:
+        """Use `Translator.live`."""
+        self._problem, self._size = ctypes.create_string_buffer(_ROOM), c_size_t(0)
+        self._model, self._code, self._uttered = used, used.code, ""
+        chosen = how.replace("\0", "?").encode("utf-8", "replace")
+        self._handle = self._code.nmt_live_open(used.handle, chosen, given, self._problem, _ROOM)
+        if not self._handle:
+            raise EngineError(_line(self._problem.value))
+
+    def feed(self, text: str) -> str:
+        """More source text, in pieces of any size; the translation's next stable text, often none.
+
+        A word is read when it is complete: when white space follows. Raises EngineError after `end`.
+        """
+        if not isinstance(text, str):
+            raise ArgumentError(f"text must be a string, not {type(text).__name__}")
+        try:
+            raw = text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise EngineError("text holds half of a surrogate pair, which is not text") from None
+        pieces = (raw[start : start + _PIECE] for start in range(0, max(1, len(raw)), _PIECE))
+        return b"".join([self._called("nmt_live_feed", piece, len(piece)) for piece in pieces]).decode(
+            "utf-8", "replace"
+        )
+
+    def revise(self, text: str, *, final: bool = False) -> str:
+        """All of what is being said, for speech recognisers, which send it again and again: its words are read when
+        others follow, or all if it is `final`, behind which another text begins. EngineError if it does not begin
+        with what has been read."""
+        words = f"{text} " if final else text[: 1 + max((i for i, one in enumerate(text) if one.isspace()), default=-1)]
+        if not words.startswith(self._uttered):
+            raise EngineError(f"text does not begin with what has been read of it, {shown(self._uttered)}")
+        more, self._uttered = words[len(self._uttered) :], "" if final else words
+        return self.feed(more)
+
+    @property
+    def open_words(self) -> int:
+        """Words of the sentence at hand."""
+        return int(self._code.nmt_live_words(self._handle)) if self._handle else 0
+
+    def end(self) -> str:
+        """The rest of the translation; the session is closed."""
+        found = self._called("nmt_live_end").decode("utf-8", "replace")
+        self.close()
+        return found
+
+    @property
+    def tail(self) -> str:
+        """What may follow what has been returned, but may still change; policies without such text have none."""
+        address = self._code.nmt_live_tail(self._handle, ctypes.byref(self._size)) if self._handle else None
+        return ctypes.string_at(address, self._size.value).decode("utf-8", "replace") if address else ""
+
+    def _called(self, name: str, *given: Any) -> bytes:
+        if not self._handle:
+            raise EngineError("this session has ended")
+        size = ctypes.byref(self._size)
+        address = getattr(self._code, name)(self._handle, *given, size, self._problem, _ROOM)
+        if not address:
+            raise EngineError(_line(self._problem.value))
+        return ctypes.string_at(address, self._size.value)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        handle, self._handle = self._handle, None
+        self._code.nmt_live_close(handle)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Model(NotCopied):
@@ -266,6 +354,10 @@ class Model(NotCopied):
     def glossary(self, lines: bytes) -> Glossary:
         """Terms and their translations, as `nmt_glossary_open` of nmt_engine.h reads them, for the options of calls."""
         return Glossary(self._used(), lines)
+
+    def live(self, how: str, options: Options | None) -> Session:
+        """A session of live translation, by a policy as `nmt_live_open` of nmt_engine.h reads it."""
+        return Session(self._used(), how, None if options is None else self._given(options))
 
     def score(self, sources: Sequence[bytes], targets: Sequence[bytes], options: Options) -> Results:
         """How probable the targets are, in UTF-8, one for each source."""
@@ -395,11 +487,11 @@ class Results(NotCopied):
         found = self._code.nmt_attention(self._handle, line, i, part)
         return [found[row * width : (row + 1) * width] for row in range(count)]
 
-    def alignment(self, line: int, i: int) -> tuple[tuple[int, int], ...] | None:
-        """Pairs of a word of the line and one of a translation in which something was put; None of others."""
+    def alignment(self, line: int, i: int) -> tuple[tuple[int, int], ...]:
+        """Pairs of a word of the line and one of a translation, where they were asked for."""
         size = c_size_t(0)
         pairs = self._code.nmt_alignment(self._handle, line, i, ctypes.byref(size))
-        return tuple((pairs[2 * k], pairs[2 * k + 1]) for k in range(size.value)) if pairs else None
+        return tuple((pairs[2 * k], pairs[2 * k + 1]) for k in range(size.value))
 
     def unknown(self, line: int) -> int:
         """Tokens of the source that are not in the vocabulary, placeholders not counted."""

@@ -14,11 +14,11 @@ from . import __version__
 from .counts import Counts, counted
 from .errors import EngineError, NmtError, UsageError, place_of
 from .formats import FORMATS, as_pharaoh, without_alignment
-from .lines import POLICIES, Pace, decodable, windows
+from .lines import POLICIES, Pace, arriving, decodable, windows
 from .options import NONE, OPTIONS, command_option, options_of
 from .output import STDOUT, Output, is_one_file
 from .pretrained import names
-from .translator import DETAILS, Translator, unknown_detail
+from .translator import DETAILS, NOT_LIVE, Translator, unknown_detail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,6 +135,12 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="file with a line for each input line: a JSON object with any of prefix, forbid, or empty",
     )
+    add(
+        "--live",
+        metavar="POLICY",
+        help="translate words while they come, by wait_k,wait=3, local_agreement,agree=2 or alignatt,unread=2; each "
+        "line has one line of output",
+    )
     add("-q", "--quiet", action="store_true", help="no status lines; errors and lines with problems are still reported")
     add(
         "--errors",
@@ -230,7 +236,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = argparse.Namespace(debug=False)  # until the options are parsed
     try:
         arguments = build_parser().parse_args(argv)
-        return _run(arguments)
+        return _run(arguments) if arguments.live is None else _live(arguments)
     except SystemExit as stop:  # --help, --version, or a mistake that has been reported
         return stop.code if isinstance(stop.code, int) else 2
     except KeyboardInterrupt:
@@ -309,6 +315,41 @@ def _run(arguments: argparse.Namespace) -> int:
     if counts.problems() or not arguments.quiet:
         _say(counts.summary(time.perf_counter() - start))
     return counts.exit_code
+
+
+def _live(arguments: argparse.Namespace) -> int:
+    """Translate text while it comes; each line is a session of its own."""
+    for name in ("alignment", "constraints", "format", *sorted(NOT_LIVE)):
+        if getattr(arguments, name, None) not in (None, NONE, False, (), "text"):
+            option = "--with" if name == "details" else command_option(name)
+            raise UsageError(f"{option}: does not go together with --live")
+    if arguments.errors == "empty":
+        raise UsageError("--errors empty: does not go together with --live. Allowed: strict, replace.")
+    source, target = (None if path in (None, STDOUT) else path for path in (arguments.input, arguments.output))
+    translator, options = _opened(arguments)
+    named = (one.name for one in SETTINGS if one.is_key and getattr(arguments, one.name) is not None)
+    search = {name: options[name] for name in named} | ({"shortlist": False} if arguments.no_shortlist else {})
+    start, lines, is_open = time.perf_counter(), 0, False
+    try:
+        session = translator.live(arguments.live, **search)
+    except EngineError as error:
+        raise UsageError(f"--live: {error}") from None
+    with Output(target, read=[source or "/dev/stdin", *arguments.models]) as output:
+        if not arguments.quiet:
+            _say(f"{', '.join(arguments.models)}, live by {arguments.live}, {translator.kernels}")
+        for text in arriving(source, arguments.errors):
+            first, *others = text.split("\n")
+            output.write(session.feed(first).encode())
+            for part in others:
+                output.write((session.end() + "\n").encode())
+                session, lines = translator.live(arguments.live, **search), lines + 1
+                output.write(session.feed(part).encode())
+            is_open = bool(others[-1]) if others else is_open or bool(first)
+        if is_open:
+            output.write((session.end() + "\n").encode())
+    if not arguments.quiet:
+        _say(f"{counted(lines + is_open, 'line')} live in {time.perf_counter() - start:.1f} s")
+    return 0
 
 
 def _lines(file: str) -> Iterator[bytes]:

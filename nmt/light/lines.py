@@ -3,6 +3,8 @@ text that is not UTF-8 looks like, and how to convert it."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 from .errors import EngineError, missing
 
 TYPE_CHECKING = False
@@ -49,14 +51,43 @@ def windows(path: str | None, pace: Pace) -> Iterator[list[bytes]]:
     read.
     """
     name = path or "standard input"
+    with _reading(path, name) as source:
+        for lines in _complete(source, name):
+            start = 0
+            while start < len(lines):
+                window = lines[start : start + pace.lines]
+                yield window
+                start += len(window)
+
+
+def arriving(path: str | None, policy: str) -> Iterator[str]:
+    """Text as it comes, in pieces that end wherever the sender has paused; part of a character waits for its rest.
+
+    `policy` is that of `--errors`, strict or replace. EngineError names what cannot be read or is not UTF-8.
+    """
+    import codecs  # late, as few need it
+
+    name = path or "standard input"
+    decoder = codecs.getincrementaldecoder("utf-8-sig")(policy)
+    with _reading(path, name) as source:
+        while True:
+            block = _block(source)
+            try:
+                text = decoder.decode(block, not block)
+            except UnicodeDecodeError as error:
+                byte = error.object[error.start]
+                raise EngineError(f"{name}: byte 0x{byte:02x} is not UTF-8, or see --errors") from None
+            yield text
+            if not block:
+                return
+
+
+@contextmanager
+def _reading(path: str | None, name: str) -> Iterator[Any]:
+    """The open input, whose errors name it."""
     try:
         with _opened(path) as source:
-            for lines in _complete(source, name):
-                start = 0
-                while start < len(lines):
-                    window = lines[start : start + pace.lines]
-                    yield window
-                    start += len(window)
+            yield source
     except FileNotFoundError:
         raise EngineError(missing(name)) from None
     except OSError as error:

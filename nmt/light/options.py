@@ -335,6 +335,8 @@ ENGINE_SEARCH_OPTIONS: Final = {
     "seed": Option("whole", "seed of the samples", default=1, least=-(2**31), most=2**31 - 1),
 }
 """`search_options` of the engine for samples; its options have these names."""
+LIVE: Final = {"wait_k": "wait", "local_agreement": "agree", "alignatt": "unread"}
+"""The engine's policies of live translation, and the option of each."""
 for _name, _option in (*OPTIONS.items(), *ENGINE_SEARCH_OPTIONS.items()):
     _option.name = _name
 

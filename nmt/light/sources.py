@@ -6,6 +6,7 @@ with the training kernels. An object is one compilation: a source, and flags in 
 
 from __future__ import annotations
 
+import os
 from typing import Final, NamedTuple
 
 __all__ = ["FLAGS", "LIBRARIES", "TABLES", "Compilation", "compilations", "kernel_compilations"]
@@ -66,10 +67,15 @@ def kernel_compilations(machine: str, *, only: str | None = None) -> list[Compil
     ]
 
 
+_LIVE: Final = "live/sessions.c"
+"""Live translation, which an engine may be without."""
 _OTHERS: Final = "case engine glossary kept model placeholders rules run search split subwords system words"
 
 
 def compilations(machine: str, *, only: str | None = None) -> list[Compilation]:
     """Of the whole engine; the arguments are those of `kernel_compilations`."""
     others = [Compilation(name, f"light/src/{name}.c", ()) for name in _OTHERS.split()]
-    return [*kernel_compilations(machine, only=only), *others]
+    live = (
+        [Compilation("live", _LIVE, ())] if os.path.isfile(os.path.join(os.path.dirname(__file__), "..", _LIVE)) else []
+    )
+    return [*kernel_compilations(machine, only=only), *others, *live]

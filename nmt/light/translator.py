@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final, TypeAlias, overload
 
-    from .binding import Model, Options, Results, Stop
+    from .binding import Model, Options, Results, Session, Stop
     from .options import Option
     from .results import Request, Result
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 DETAILS: Final = ENGINE_DETAILS
 WISHES: Final = tuple(name for name in names_of("text", "phrases") if "light" in OPTIONS[name].doors)
 """What is asked for each text."""
+NOT_LIVE: Final = {*WISHES, "details", "n_best", "split", "placeholders", "glossary"}
+"""What has no meaning while a sentence grows."""
 NOT_TOLD: Final = tuple(name for name in OPTIONS["details"].choices if name not in DETAILS)
 """Details that `nmt-translate` can give for a run, but the engine for no file."""
 
@@ -205,6 +207,24 @@ class Translator(NotCopied):
         with self._model.score(encoded[0], encoded[1], self._options({"threads": threads})[0]) as found:
             scores = scored(found)
         return scores[0] if is_one else scores
+
+    def live(self, policy: str = "wait_k", **options: Any) -> Session:
+        """A session of live translation: `feed(text)` returns what no longer changes of it, `end()` the rest.
+
+        `options`: that of the policy (`wait` of `wait_k`, `agree` of `local_agreement`, `unread` of `alignatt`), which
+        may also follow its name, as in `wait_k,wait=3`, and those of `translate` that are not in `NOT_LIVE`.
+        Raises EngineError for others.
+        """
+        if not isinstance(policy, str):
+            raise ArgumentError(f"policy must be a name, not {type(policy).__name__}")
+        known = {option.name for option in options_of("light")}
+        own = {name: value for name, value in options.items() if name not in known}
+        search = {name: value for name, value in options.items() if name in known and value is not None}
+        for name, value in search.items():
+            if name in NOT_LIVE and value not in (False, NONE, ()):
+                raise EngineError(f"{name}: a live session has no such option")
+        how = ",".join((policy, *(f"{name}={value}" for name, value in own.items())))
+        return self._model.live(how, self._options(search)[0] if search else None)
 
     def beam_size(self, **options: Any) -> int | None:
         """Hypotheses that a search with these options keeps, or samples; None for greedy search."""

@@ -1,8 +1,9 @@
 /* Opens damaged model files, whose checksums are right, and translates with those that are taken, under the compiler's sanitizers; or
    lets each allocation in turn fail, for which it is linked with --wrap=malloc and its like; or translates from several threads; or
-   forks while they translate, and translates in the child; or prints what the lines of the text become.
+   forks while they translate, and translates in the child; or translates live, in pieces of all sizes; or prints what the lines of the
+   text become.
 
-   Arguments: model, file with text, what ("damage", "allocations", "ensemble", "threads", "forks", "lines"), rounds, seed. Prints how many
+   Arguments: model, file with text, what ("damage", "allocations", "ensemble", "threads", "forks", "live", "lines"), rounds, seed. Prints how many
    files were opened, how many allocations have failed, or how many threads there were. Of "threads" the rounds are those of each thread, of
    "forks" they are the children, of "lines" 0 takes kernels in plain C, 1 the best ones, whose name is printed first. */
 
@@ -177,6 +178,64 @@ static long fail_allocations(content model, const char *path, bool ensemble) {
     }
 }
 
+/* Feeds two sessions of a model in turns, the first one in pieces of so many bytes, and copies what it returns. Null, or what was said. */
+static const char *live(nmt_model *m, const char *how, const nmt_options *o, size_t line, size_t piece, content to, char *problem) {
+    nmt_session *s = nmt_live_open(m, how, o, problem, ROOM), *other = s ? nmt_live_open(m, "wait_k,wait=1", o, problem, ROOM) : NULL;
+    size_t used = 0, size = 0;
+    bool fine = other;
+    for (size_t at = 0; fine && at <= sizes[line]; at += piece) {
+        const size_t left = sizes[line] - at, count = left < piece ? left : piece;
+        char place[1000], *own = place + sizeof place - count; /* behind which nothing may be read */
+        memcpy(own, texts[line] + at, count);
+        const char *told = nmt_live_feed(s, own, count, &size, problem, ROOM);
+        fine = told && nmt_live_feed(other, "\xe4\xb8", at % 3, &(size_t){0}, problem, ROOM);
+        if (!told) break;
+        if (used + size > to.size) abort();
+        memcpy(to.bytes + used, told, size);
+        used += size;
+        if (nmt_live_tail(s, &size)[0] == '\n') abort();
+    }
+    const char *last = fine ? nmt_live_end(s, &size, problem, ROOM) : NULL;
+    if (last && used + size < to.size) memcpy(to.bytes + used, last, size), to.bytes[used + size] = 0;
+    nmt_live_close(s), nmt_live_close(other); /* which has not ended */
+    return last ? NULL : problem;
+}
+
+/* Pieces of any size write the same, and an allocation that fails is told. How many sessions there were. */
+static long use_live(content model, content text, long rounds) {
+    static const char *const POLICIES[] = {"wait_k,wait=1", "wait_k,wait=3", "local_agreement", "alignatt,unread=1"};
+    static const char ODD[] = " a\0b \xff\xe4\xb8 \xe4\xb8\x80\xe3\x80\x82 ";
+    char problem[ROOM] = "";
+    long sessions = 0;
+    nmt_model *m = nmt_open_memory(model.bytes, model.size, "plain", problem, ROOM);
+    if (!m) abort();
+    content found[2] = {room_for(1 << 16), room_for(1 << 16)};
+    for (long round = 0; round < rounds; round++) {
+        choose_lines(text);
+        texts[0] = realloc(texts[0], sizes[0] + sizeof ODD);
+        memcpy(texts[0] + sizes[0], ODD, sizeof ODD - 1);
+        sizes[0] += sizeof ODD - 1;
+        nmt_options o = small_options(m, 2);
+        o.split_long = 0;
+        for (size_t i = 0; i < sizeof POLICIES / sizeof *POLICIES; i++, sessions++) {
+            const nmt_options *given = round % 2 ? &o : NULL;
+            if (live(m, POLICIES[i], given, 0, 1000, found[0], problem)) abort();
+            for (size_t piece = 1; piece < 9; piece += 3)
+                if (live(m, POLICIES[i], given, 0, piece, found[1], problem) || strcmp((char *)found[0].bytes, (char *)found[1].bytes)) abort();
+            for (long failing = 0; !round; failing++) {
+                allowed = failing;
+                const bool failed = live(m, POLICIES[i], given, 0, 7, found[1], problem), has_failed = allowed < 0;
+                allowed = -1;
+                if (failed != has_failed || (failed && !strstr(problem, "not enough memory"))) abort();
+                if (!has_failed) break;
+            }
+        }
+    }
+    nmt_close(m);
+    free(found[0].bytes), free(found[1].bytes);
+    return sessions;
+}
+
 typedef struct {
     nmt_model *m;
     long rounds;
@@ -283,6 +342,7 @@ int main(int count, char **arguments) {
     if (!strcmp(what, "damage")) result = open_damaged(model, text, rounds);
     else if (!strcmp(what, "lines")) result = print_lines(model, text, rounds ? NULL : "plain");
     else if (!strcmp(what, "threads")) result = use_from_threads(model, rounds);
+    else if (!strcmp(what, "live")) result = use_live(model, text, rounds);
     else if (!strcmp(what, "forks")) result = fork_meanwhile(model, rounds);
     else result = fail_allocations(model, arguments[1], !strcmp(what, "ensemble"));
     printf("%ld\n", result);

@@ -515,3 +515,38 @@ def test_lines_longer_than_any_text_has(monkeypatch: pytest.MonkeyPatch, tmp_pat
         for lines in windows(str(tmp_path / "text"), Pace()):
             seen += lines
     assert seen == [b"one", b"two three"]
+
+
+def test_live_a_word_in_gives_a_word_out(engine: Path, model: Path) -> None:
+    """Before the next word is sent; a part of a character waits; each line has a line, and is a session of its own."""
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with process(engine, model, "--live", "wait_k,wait=1", bufsize=0, **pipes) as started:
+        assert started.stdin is not None and started.stdout is not None
+        started.stdin.write(ONE.encode())
+        first = started.stdout.read(1)
+        for byte in f"{TWO} \r\n\n{TWO}".encode():
+            started.stdin.write(bytes([byte]))
+        rest, said = started.communicate()
+    with Translator(model, library=engine) as translator:
+        sessions = [translator.live("wait_k,wait=1") for _ in range(2)]
+        lines = [one.feed(text) + one.end() for one, text in zip(sessions, (f"{ONE}{TWO} ", TWO), strict=True)]
+    assert (first + rest).decode().split("\n") == [lines[0], "", lines[1], ""] and lines[0] and lines[1]
+    assert started.returncode == 0 and b"3 lines live in" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "code", "said"),
+    [
+        (["wait_k,3"], b"", 2, "--live: 3: is not an option of wait_k. Allowed: wait.\n"),
+        (["wait_k", "--n-best", "2"], b"", 2, "--n-best: does not go together with --live\n"),
+        (["wait_k", "--split", "sentences"], b"", 2, "--split: does not go together with --live\n"),
+        (["wait_k", "--format", "jsonl"], b"", 2, "--format: does not go together with --live\n"),
+        (["wait_k", "--errors", "empty"], b"", 2, "--errors empty: does not go together with --live. Allowed: strict,"),
+        (["wait_k", "--beam-size", "0"], b"", 2, "--beam-size: 0 is not allowed"),
+        (["wait_k"], b"a\xffb", 1, "input: byte 0xff is not UTF-8, or see --errors\n"),
+        (["wait_k", "--errors", "replace", "-q"], b"a\xffb", 0, ""),
+    ],
+)
+def test_what_live_refuses(given: list[str], text: bytes, code: int, said: str, run: Any) -> None:
+    found, out, err = run(text, "--live", *given)
+    assert (found, bool(out)) == (code, not code) and said in err

@@ -84,6 +84,13 @@ def test_failing_allocations_are_told(name: str, what: str, damager: Path, tmp_p
     assert run_driver(damager, tmp_path, content(changes, **more), TEXT, what=what, rounds=0) > 50
 
 
+@pytest.mark.parametrize("name", ["gru with a shortlist", "one way"])
+def test_live_sessions_stay_within_their_bounds(name: str, damager: Path, tmp_path: Path) -> None:
+    """Two of a model at once, whose text comes in pieces of any bytes."""
+    changes, more = MODELS.get(name, ({"cell": "lrn", "encoder_direction": "forward"}, {}))
+    assert run_driver(damager, tmp_path, content(changes, **more), TEXT, what="live", rounds=4) == 16
+
+
 @pytest.mark.slow
 def test_threads_share_a_model_without_a_race(tmp_path: Path) -> None:
     flags = (*SANITIZED, "-fsanitize=thread")

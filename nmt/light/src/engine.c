@@ -1,45 +1,18 @@
 /* The functions of nmt_engine.h: options, models opened and described, lines cut into what is translated at once, shared
    among threads, and their results. */
 
-#include "nmt_engine.h"
+#include "engine.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "case.h"
 #include "kept.h"
-#include "search.h"
-#include "split.h"
-#include "subwords.h"
 #include "system.h"
 
-enum { LARGEST_ENSEMBLE = 64, IDLE = 64 };
 /* Hypotheses that a thread computes at once: more of a model that its caches do not hold. */
 enum { ROWS = 16, ROWS_OF_LARGE = 40, LARGE = 8 << 20 };
-enum { LONGEST_LINE = 1 << 28 };                      /* what subwords_encode takes */
-
-typedef enum { SPLIT_NONE, SPLIT_LONGER, SPLIT_ALL } split_mode; /* LONGER: lines of more than `trained` tokens alone */
-
-struct nmt_model {
-    int count;
-    void *files[LARGEST_ENSEMBLE]; /* what was read of them; null where the caller has it */
-    model *models[LARGEST_ENSEMBLE];
-    nmt_options defaults;
-    split_rules rules; /* of the source language */
-    bool is_english;   /* the source */
-    split_mode split;  /* of lines, where a call does not say */
-    size_t trained;    /* tokens of the longest source in training; 0: not known */
-    bool spaced;       /* whether the target language has spaces between sentences */
-    subwords *source, *target; /* the same where the file has only one */
-    int32_t *languages;        /* ids of the source tokens of target languages, ended by 0 */
-    size_t language_count;
-    const kernels *k;
-    _Atomic(vocabulary *) words; /* of the target, once a call has needed it */
-    /* Searchers that no call uses. No lock guards them: in the child of a process that forks meanwhile it would be held
-       for ever. */
-    _Atomic(searcher *) idle[IDLE];
-};
+enum { LONGEST_LINE = 1 << 28 }; /* what subwords_encode takes */
 
 /* A line: its parts are `first` to `first + parts`. */
 typedef struct {
@@ -50,7 +23,7 @@ typedef struct {
     struct {
         char *bytes;
         size_t size;
-        word_pairs aligned; /* where that is not what the tokens alone tell */
+        word_pairs aligned; /* where that is wanted */
     } *texts;
     wishes *asked; /* null: nothing */
     char *small;   /* what is read instead of a line in capitals; null: nothing */
@@ -71,7 +44,7 @@ struct nmt_results {
     } *ends; /* of each part */
     size_t place_room;
     bool keeps, replaces; /* placeholders, unknown words */
-    bool aligns;          /* tells which words what was kept comes from */
+    bool aligns;          /* tells which words those of a translation come from */
     size_t id_count, id_room, space_count, space_room, parts, part_room;
     found_list *found; /* of each part */
     char *joined;      /* the best translations of all lines */
@@ -452,7 +425,7 @@ typedef struct {
 
 static int64_t encoded(cutter *c, text t) {
     c->at = t;
-    bool places = c->to->keeps || c->to->replaces;
+    bool places = c->to->keeps || c->to->replaces || c->to->aligns;
     return subwords_encode_spans(c->m->source, t.begin, (size_t)(t.end - t.begin), &c->ids, &c->room,
                                  places ? &c->spans : NULL, &c->span_room);
 }
@@ -474,7 +447,7 @@ static const kept *kept_from(const kept_line *k, size_t place) {
 static bool add(cutter *c, size_t first, size_t count) {
     const char *space = c->space;
     size_t size = c->space_size, base = (size_t)(c->at.begin - c->read), used = 0;
-    bool has_places = c->to->keeps || c->to->replaces;
+    bool has_places = c->to->keeps || c->to->replaces || c->to->aligns;
     c->space = " ", c->space_size = 1; /* between the parts of a sentence */
     c->last = base + (size_t)(c->at.end - c->at.begin);
     if (!has_places) return add_part(c->to, c->language, c->ids + first, NULL, count, space, size);
@@ -726,6 +699,16 @@ static int64_t respelled(const wishes *asked, char **to, size_t *room, int64_t s
     return (int64_t)(given + left);
 }
 
+/* Whether something is put into a translation: what was kept, or source words in place of unknown ones. */
+static bool changes_pieces(const nmt_results *r, size_t line, size_t i) {
+    for (size_t p = 0; r->replaces && p < r->lines[line].parts; p++) {
+        const found *one = found_of(r, line, i, p);
+        for (i64 t = 0; t < one->count; t++)
+            if (one->ids[t] == UNK) return true;
+    }
+    return r->lines[line].kept != NULL;
+}
+
 /* The texts of the parts of a translation with what was kept, and without unknown words; null where memory ends. */
 static written_text *placed(const nmt_model *m, const nmt_results *r, size_t line, size_t i, pieces *all) {
     const line_result *own = &r->lines[line];
@@ -754,7 +737,7 @@ static written_text *placed(const nmt_model *m, const nmt_results *r, size_t lin
         size_t fixed = !p && own->asked ? (size_t)own->asked->first.count : 0;
         fine = place_kept(&set, &all[p]);
         if (fine && r->replaces) fine = replace_unknown(&set, &all[p], r->ids + start, m->language_count > 0, fixed);
-        if (fine && own->small) fine = put_in_capitals(&all[p]);
+        if (fine && own->small && changes_pieces(r, line, i)) fine = put_in_capitals(&all[p]);
     }
     fine = fine && write_parts(own->kept, all, own->parts, texts);
     for (size_t p = 0; p < own->parts; p++) {
@@ -766,16 +749,6 @@ static written_text *placed(const nmt_model *m, const nmt_results *r, size_t lin
     free(ends);
     if (!fine) free(texts);
     return fine ? texts : NULL;
-}
-
-/* Whether a translation has unknown words that are replaced. */
-static bool has_unknown(const nmt_results *r, size_t line, size_t i) {
-    for (size_t p = 0; r->replaces && p < r->lines[line].parts; p++) {
-        const found *one = found_of(r, line, i, p);
-        for (i64 t = 0; t < one->count; t++)
-            if (one->ids[t] == UNK) return true;
-    }
-    return false;
 }
 
 /* Moves the places of pieces to where they are in a text that begins otherwise. */
@@ -820,14 +793,15 @@ static bool write_text(const nmt_model *m, const nmt_results *r, size_t line, si
         return fine ? write_same(r, own, to) : (free(to), false);
     }
     const text read = own->kept ? own->kept->line : own->read;
-    if (fine && own->parts && (own->kept || has_unknown(r, line, i))) {
+    const bool changes = changes_pieces(r, line, i);
+    if (fine && own->parts && (r->aligns || changes)) {
         all = calloc(own->parts + 1, sizeof *all);
         fine = all && (texts = placed(m, r, line, i, all)) && (!r->aligns || find_words(read, &words));
     }
     for (size_t p = 0; fine && p < own->parts + (!own->parts && has_prefix); p++) {
         const bool is_placed = texts && p < own->parts, aligns = is_placed && r->aligns;
-        int64_t bytes = p >= own->parts ? 0 : texts ? (int64_t)texts[p].size : decoded(m, found_of(r, line, i, p), &part, &part_room);
-        if (is_placed) free(part), part = texts[p].bytes, part_room = texts[p].room, texts[p].bytes = NULL;
+        int64_t bytes = p >= own->parts ? 0 : changes ? (int64_t)texts[p].size : decoded(m, found_of(r, line, i, p), &part, &part_room);
+        if (is_placed && changes) free(part), part = texts[p].bytes, part_room = texts[p].room, texts[p].bytes = NULL;
         if (!p && has_prefix && aligns && bytes > 0) {
             if (!(fine = grown(&before.bytes, 1, &before.room, (size_t)bytes))) break;
             memcpy(before.bytes, part, before.size = (size_t)bytes);
@@ -839,7 +813,7 @@ static bool write_text(const nmt_model *m, const nmt_results *r, size_t line, si
         if (bytes <= 0) continue;
         size_t number = own->first + p, begin = number ? r->ends[number - 1].spaces : 0,
                spaces = size ? r->ends[number].spaces - begin : 0;
-        const bool in_capitals = own->small && !texts;
+        const bool in_capitals = own->small && !changes;
         if (in_capitals) bytes = case_upper(part, (size_t)bytes, &upper, &upper_room);
         if (!(fine = bytes >= 0 && grown(&to, 1, &room, size + spaces + (size_t)bytes + 1))) break;
         if (aligns) {
@@ -926,7 +900,6 @@ static nmt_results *complete(nmt_model *m, nmt_results *r, const nmt_options *o,
     nmt_options own = *o;
     own.attention = o->attention || r->replaces;
     for (size_t i = 0; i < r->count; i++) own.attention = own.attention || r->lines[i].kept;
-    r->aligns = o->attention;
     bool fine = r->found && (!r->parts || search_all(m, r, &own));
     for (size_t i = 0; fine && i < r->count; i++) fine = write_line(m, r, i, texts);
     if (fine && (!texts || join_lines(r))) return r;
@@ -965,7 +938,7 @@ static nmt_results *cut(nmt_model *m, const char *const *lines, const size_t *si
                         const nmt_options *o, char *problem, size_t room) {
     nmt_results *r = new_results(m, count, o, problem, room);
     cutter c = {.m = m, .to = r, .split = m->split, .longest = (size_t)o->split_long};
-    if (r) r->keeps = o->placeholders || o->glossary, r->replaces = o->replace_unknown;
+    if (r) r->keeps = o->placeholders || o->glossary, r->replaces = o->replace_unknown, r->aligns = o->attention;
     if (o->split) c.split = o->split == 1 ? SPLIT_ALL : SPLIT_NONE;
     for (size_t i = 0; r && i < count; i++) {
         line_result *own = &r->lines[i];
@@ -1175,7 +1148,7 @@ const float *nmt_entropies(const nmt_results *r, size_t line, size_t i, size_t p
 const int32_t *nmt_alignment(const nmt_results *r, size_t line, size_t i, size_t *count) {
     const line_result *own = &r->lines[line];
     static const int32_t none = 0;
-    bool is_placed = r->aligns && own->texts && (own->stays || (own->parts && is_finite(r, line) && (own->kept || has_unknown(r, line, i))));
+    const bool is_placed = r->aligns && own->texts && is_finite(r, line);
     *count = is_placed ? own->texts[i].aligned.count : 0;
     return !is_placed ? NULL : own->texts[i].aligned.all ? own->texts[i].aligned.all : &none;
 }

@@ -19,6 +19,7 @@
 typedef struct nmt_model nmt_model;
 typedef struct nmt_results nmt_results;
 typedef struct nmt_glossary nmt_glossary;
+typedef struct nmt_session nmt_session;
 
 /* What a search does; begin with `nmt_defaults`. */
 typedef struct {
@@ -135,6 +136,30 @@ NMT_API nmt_results *nmt_cut(nmt_model *, const char *const *lines, const size_t
 NMT_API nmt_results *nmt_translate_ids(nmt_model *, const int32_t *const *ids, const size_t *lengths, size_t count,
                                        const nmt_options *, char *problem, size_t room);
 
+/* Live translation, of text that grows: `how` is a policy and, after a comma, its option, as in `wait_k,wait=3`,
+   `local_agreement,agree=2` or `alignatt,unread=2` (docs/live.md); without the option it is that. With `options`, which may
+   be null, and of models that read ahead the open sentence is translated anew for each word; else, with wait_k, no word is
+   encoded twice. A model has any number of sessions at once, which are closed before it is; each is used by one thread at a
+   time. */
+NMT_API nmt_session *nmt_live_open(nmt_model *, const char *how, const nmt_options *options, char *problem, size_t room);
+
+/* More of the text, in pieces of any bytes: a word is read when white space follows it. Returns what is new of the
+   translation, often nothing, valid until the next call; it never changes. Null in an error, after which the session has
+   ended. */
+NMT_API const char *nmt_live_feed(nmt_session *, const char *text, size_t size, size_t *written, char *problem, size_t room);
+
+/* The rest of the translation. */
+NMT_API const char *nmt_live_end(nmt_session *, size_t *written, char *problem, size_t room);
+
+/* What may follow what has been returned, but may still change; empty where a policy has no such text. */
+NMT_API const char *nmt_live_tail(const nmt_session *, size_t *size);
+
+/* Words of the sentence at hand. */
+NMT_API size_t nmt_live_words(const nmt_session *);
+
+/* At any time; null will do. */
+NMT_API void nmt_live_close(nmt_session *);
+
 NMT_API void nmt_free(nmt_results *);
 
 /* How many translations a line has: at least one. */
@@ -177,8 +202,8 @@ NMT_API const float *nmt_entropies(const nmt_results *, size_t line, size_t i, s
 /* Where it was asked for, [tokens of the translation][tokens of the source], each row adding up to 1. */
 NMT_API const float *nmt_attention(const nmt_results *, size_t line, size_t i, size_t part);
 
-/* Where attention was asked for and placeholders or unknown words were replaced in the i-th best translation, pairs of a word
-   of the line and one of the translation, both from 0; null for other translations. */
+/* Where attention was asked for, pairs of a word of the line and one of the i-th best translation, both from 0: white space
+   separates words; null where there is no text. */
 NMT_API const int32_t *nmt_alignment(const nmt_results *, size_t line, size_t i, size_t *pairs);
 
 /* Sentences of a text: how many there are, and of the first `room` of them begin and end, in bytes, without the white

@@ -63,6 +63,16 @@ bool renew_scratch(block *b, const tensor *matrix, i64 rows) {
     return renew(b, linear_scratch(matrix, rows) / sizeof(float) + 1, 1);
 }
 
+/* The same, but what was there stays, as do its places; with `more`, room for twice as many. */
+static bool extend(block *b, size_t rows, size_t width, bool more) {
+    block larger = {0};
+    if (b->values && rows * width <= b->room) return true;
+    if (!renew(&larger, more ? 2 * rows : rows, width)) return false;
+    if (b->values) memcpy(larger.values, b->values, b->room * sizeof(float));
+    free(b->values);
+    return *b = larger, true;
+}
+
 void memory_clear(memory *m) {
     free(m->at);
     free(m->kept.values);
@@ -149,11 +159,22 @@ static bool make_room(runner *r, i64 length) {
     return true;
 }
 
+/* Room for so many tokens, of which those of to->length have been read and stay. */
 static bool keep(runner *r, i64 length, memory *to) {
-    size_t count = (size_t)r->m->register_count;
-    if (!to->at && !(to->at = calloc(count + 1, sizeof *to->at))) return false;
-    if (!lay_out(r, SOURCE, true, length, &to->kept)) return false;
-    memcpy(to->at, r->base, count * sizeof *to->at);
+    const model *m = r->m;
+    block before = to->kept;
+    if (!to->at && !(to->at = calloc((size_t)m->register_count + 1, sizeof *to->at))) return false;
+    if (length > to->room) {
+        to->kept = (block){0}, to->room = to->length ? 2 * length : length;
+        if (!lay_out(r, SOURCE, true, to->room, &to->kept)) return free(before.values), to->room = to->length = 0, false;
+    }
+    for (i64 i = 0; i < m->register_count; i++) {
+        if (!m->kept[i]) continue;
+        if (to->kept.values == before.values) r->base[i] = to->at[i];
+        else if (to->length) memcpy(r->base[i], to->at[i], (size_t)(to->length * stride_of(m, i)) * sizeof(float));
+        to->at[i] = r->base[i];
+    }
+    if (to->kept.values != before.values) free(before.values);
     to->length = length;
     return true;
 }
@@ -208,7 +229,7 @@ static const float *waves_at(block *waves, i64 position, i64 half, i64 slowest) 
 static bool run_positions(const task *t) {
     i64 half = (i64)t->i->n / 2;
     for (i64 row = 0; row < t->count; row++) {
-        const float *waves = waves_at(&t->r->sinusoids, t->words ? t->words[row].position : row, half, t->i->p);
+        const float *waves = waves_at(&t->r->sinusoids, t->words ? t->words[row].position : t->first + row, half, t->i->p);
         const float *a = at_row(t, t->i->a, row);
         float *out = at_row(t, t->i->out, row);
         if (!waves) return false;
@@ -220,7 +241,7 @@ static bool run_positions(const task *t) {
 static bool run_rotate(const task *t) {
     i64 width = (i64)t->i->n / t->i->p, half = width / 2;
     for (i64 row = 0; row < t->count; row++) {
-        const float *turns = waves_at(&t->r->turns, t->words ? t->words[row].position : row, half, half);
+        const float *turns = waves_at(&t->r->turns, t->words ? t->words[row].position : t->first + row, half, half);
         const float *x = at_row(t, t->i->a, row);
         float *out = at_row(t, t->i->out, row);
         if (!turns) return false;
@@ -234,11 +255,11 @@ static bool run_rotate(const task *t) {
     return true;
 }
 
-/* Keys and values of `count` positions into tiles that stand `apart` floats apart. */
+/* Keys and values of `count` positions from the first on into tiles that stand `apart` floats apart. */
 static void pack(const task *t, const instruction *i, i64 count, float *to, i64 apart) {
     i64 n = i->n, ks = stride_of(t->r->m, i->b.number), vs = stride_of(t->r->m, i->c.number);
     const float *key = at_row(t, i->b, 0), *value = at_row(t, i->c, 0);
-    for (i64 s = 0; s < count; s++, key += ks, value += vs) {
+    for (i64 s = t->first; s < t->first + count; s++, key += ks, value += vs) {
         float *own = to + s / TILE * apart, *keys = own + s % TILE;
         for (i64 c = 0; c < n; c++) keys[c * TILE] = key[c];
         memcpy(own + TILE * n + s % TILE * n, value, (size_t)n * sizeof *value);
@@ -249,10 +270,10 @@ static void pack(const task *t, const instruction *i, i64 count, float *to, i64 
 static bool pack_memory(const task *t, memory *to) {
     const program *step = &t->r->m->step;
     i64 at = 0;
-    if (!renew(&to->tiles, (size_t)((t->length + TILE - 1) / TILE), (size_t)t->r->width)) return false;
+    if (!extend(&to->tiles, (size_t)((t->length + TILE - 1) / TILE), (size_t)t->r->width, t->first > 0)) return false;
     for (const instruction *i = step->code; i < step->code + step->count; i++) {
         if (i->op != ATTEND_DOT) continue;
-        pack(t, i, t->length, to->tiles.values + at, t->r->width);
+        pack(t, i, t->count, to->tiles.values + at, t->r->width);
         at += tile_size(i->n);
     }
     return true;
@@ -401,27 +422,41 @@ static bool run_one(const task *t) {
 }
 
 bool runner_encode(runner *r, const int32_t *ids, i64 length, memory *to) {
+    to->length = 0;
+    return runner_read(r, ids, length, to);
+}
+
+bool reads_forward(const model *m) {
+    for (const instruction *i = m->encode.code; i < m->encode.code + m->encode.count; i++)
+        if (i->op == ATTEND_SELF || (i->op == LOOP && i->p) || (i->op == ROW && !i->p)) return false;
+    return true;
+}
+
+bool runner_read(runner *r, const int32_t *ids, i64 count, memory *to) {
     const model *m = r->m;
-    if (!make_room(r, length) || !keep(r, length, to)) return false;
-    memset(r->one.values, 0, r->one.room * sizeof(float));
+    const i64 first = to->length, length = first + count;
+    if (!make_room(r, first && length > r->length ? 2 * length : length) || !keep(r, length, to)) return false;
+    if (!first) memset(r->one.values, 0, r->one.room * sizeof(float));
     task t = {.r = r, .ids = ids, .length = length};
     for (i64 at = 0; at < m->encode.count; at++) {
         const instruction *i = t.i = &m->encode.code[at];
         if (i->op != LOOP) {
-            t.count = m->registers[i->out.number].space == ONE ? 1 : length;
+            const bool is_one = m->registers[i->out.number].space == ONE;
+            t.first = is_one ? 0 : first, t.count = is_one ? 1 : count;
             if (!run_one(&t)) return false;
             continue;
         }
         t.count = 1;
-        for (i64 step = 0; step < length; step++) {
-            t.first = i->p ? length - 1 - step : step;
+        for (i64 step = 0; step < count; step++) {
+            t.first = i->p ? length - 1 - step : first + step;
             for (i64 inner = 1; inner <= i->n; inner++) {
                 t.i = i + inner;
                 if (!run_one(&t)) return false;
             }
         }
-        t.first = 0, at += i->n;
+        at += i->n;
     }
+    t.first = first, t.count = count;
     return pack_memory(&t, to);
 }
 
@@ -451,6 +486,22 @@ const float *runner_features(const runner *r, i64 row, i64 *apart) {
     uint32_t number = r->m->set.features;
     *apart = stride_of(r->m, number);
     return r->base[number] + row * *apart;
+}
+
+bool runner_keep(const runner *r, block *to) {
+    size_t width = 0;
+    for (i64 s = 0; s < r->m->state_count; s++) width += r->m->registers[r->m->states[s].read].width;
+    if (!renew(to, 1, width + 1)) return false;
+    float *at = to->values;
+    for (i64 s = 0; s < r->m->state_count; at += r->m->registers[r->m->states[s++].read].width)
+        memcpy(at, r->base[r->m->states[s].read], r->m->registers[r->m->states[s].read].width * sizeof *at);
+    return true;
+}
+
+void runner_restore(runner *r, const block *from) {
+    const float *at = from->values;
+    for (i64 s = 0; s < r->m->state_count; at += r->m->registers[r->m->states[s++].read].width)
+        memcpy(r->base[r->m->states[s].read], at, r->m->registers[r->m->states[s].read].width * sizeof *at);
 }
 
 /* A hypothesis has the words of the one that it continues. */

@@ -20,8 +20,8 @@ bool renew_scratch(block *, const tensor *matrix, i64 rows);
 
 /* What is kept of an encoded sentence. Begins as zeros. */
 typedef struct {
-    i64 length; /* tokens, the end symbol counted */
-    float **at; /* by register that is kept */
+    i64 length, room; /* tokens, the end symbol counted */
+    float **at;       /* by register that is kept */
     block kept, tiles;
 } memory;
 
@@ -44,8 +44,18 @@ void runner_close(runner *);
 /* Encodes `length` ids, of which each is in the vocabulary and the last is the end symbol. False where memory ends. */
 bool runner_encode(runner *, const int32_t *ids, i64 length, memory *to);
 
+/* Whether a model reads each token before those that follow it. */
+bool reads_forward(const model *);
+
+/* Encodes `count` more ids of a sentence by such a model, behind those of to->length that have been read last by this runner. */
+bool runner_read(runner *, const int32_t *ids, i64 count, memory *to);
+
 /* Row `row` gets the first state of the sentence that was encoded last. */
 void runner_begin(runner *, i64 row);
+
+/* Copies what the first row begins its next step with, and lets it begin one so again: at the position that it had then. */
+bool runner_keep(const runner *, block *to);
+void runner_restore(runner *, const block *from);
 
 /* Computes features of all rows from their states. False where memory ends. */
 bool runner_step(runner *, const hypothesis_row *rows, i64 count);

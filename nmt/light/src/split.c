@@ -99,7 +99,7 @@ static const language_words LANGUAGES[] = {
     {"hi", 0, " डॉ श्री प्रो पं कु सु रु ई पू ", " "},
 };
 
-enum { LONGEST_WORD = 64, LONGEST_QUOTE = 400 }; /* bytes that are looked at */
+enum { LONGEST_WORD = 64, LONGEST_QUOTE = 400, LONGEST_VIEW = 1000 }; /* bytes that are looked at */
 
 typedef enum { NO_MARK, STOP, DOTS, STRONG, FOREIGN, WIDE } mark;
 
@@ -534,54 +534,79 @@ split_rules split_rules_of(const char *language) {
     return (split_rules){.words = LANGUAGES, .count = known};
 }
 
-splitting split_begin(const split_rules *rules, const char *text, size_t size) {
-    splitting s = {.rules = rules, .text = text, .size = size};
-    bool upper = false, lower = false;
-    for (letter l = {0, 0}; l.next < size && !(upper && lower);) { /* usually a few letters */
-        l = read(&s, l.next);
-        upper = upper || is_upper(l.c), lower = lower || is_lower(l.c);
+/* What is known of the letters of a text up to s->looked, and where its words end. */
+static void look_at_letters(splitting *s) {
+    for (letter l = {0, s->looked}; l.next < s->size && (s->no_capitals || s->all_capitals);) { /* usually a few letters */
+        l = read(s, l.next);
+        s->no_capitals = s->no_capitals && !is_upper(l.c), s->all_capitals = s->all_capitals && !is_lower(l.c);
     }
-    s.no_capitals = !upper, s.all_capitals = !lower;
-    for (s.words = size; s.words;) {
-        letter l = read_back(&s, s.words);
+    s->looked = s->size;
+    for (s->words = s->size; s->words;) {
+        letter l = read_back(s, s->words);
         if (is_word(l.c)) break;
-        s.words = l.next;
+        s->words = l.next;
     }
+}
+
+splitting split_begin(const split_rules *rules, const char *text, size_t size) {
+    splitting s = {.rules = rules, .text = text, .size = size, .no_capitals = true, .all_capitals = true};
+    look_at_letters(&s);
     return s;
 }
 
-bool split_next(splitting *s, size_t *begin, size_t *end) {
-    size_t from = s->at = after_spaces(s, s->at), last = from;
-    bool has_any = false;
-    int quotes = 0, brackets = 0;
-    if (from == s->size) return false;
-    for (size_t at = from; at < s->size;) {
-        letter l = read(s, at);
+/* Where the sentence ends that begins at `from`, if another one follows; else 0. `known`, unless it is null, is how far
+   it has been looked at, and then how far it will not have to be again when it has grown. */
+static size_t sentence_end(const splitting *s, size_t from, sentence_state *known, size_t *last) {
+    sentence_state now = known ? *known : (sentence_state){.at = from};
+    bool is_settled = true;
+    if (now.at < from) now = (sentence_state){.at = from};
+    *last = now.last;
+    while (now.at < s->size) {
+        letter l = read(s, now.at);
+        const bool is_mark = mark_of(l.c) != NO_MARK;
+        if (known && is_settled) {
+            *known = now;
+            is_settled = !(is_mark || l.c == '\n') || s->size - now.at > LONGEST_VIEW;
+        }
         if (l.c == '\n') { /* an empty line ends any sentence */
             size_t line = l.next;
             for (letter c; is_space((c = read(s, line)).c) && c.c != '\n';) line = c.next;
-            if (read(s, line).c == '\n' && has_any && line < s->words) break;
+            if (read(s, line).c == '\n' && now.has_any && line < s->words) return now.last;
         }
-        if (mark_of(l.c) != NO_MARK) {
-            size_t behind, stop = end_at(s, from, at, quotes, brackets, &behind);
-            if (stop && has_any && stop < s->words) {
-                *begin = from, *end = s->at = stop;
-                return true;
-            }
-            at = last = behind;
+        if (is_mark) {
+            size_t behind, stop = end_at(s, from, now.at, now.quotes, now.brackets, &behind);
+            if (stop && now.has_any && stop < s->words) return stop;
+            now.at = now.last = *last = behind;
             continue;
         }
-        has_any = has_any || is_word(l.c);
-        quotes += l.c == 0x300c || l.c == 0x300e;
-        quotes -= quotes && (l.c == 0x300d || l.c == 0x300f);
-        brackets += at > from && (l.c == '(' || l.c == 0xff08);
-        brackets -= brackets && (l.c == ')' || l.c == 0xff09);
-        if (!is_space(l.c)) last = l.next;
-        at = l.next;
+        now.has_any = now.has_any || is_word(l.c);
+        now.quotes += l.c == 0x300c || l.c == 0x300e;
+        now.quotes -= now.quotes && (l.c == 0x300d || l.c == 0x300f);
+        now.brackets += now.at > from && (l.c == '(' || l.c == 0xff08);
+        now.brackets -= now.brackets && (l.c == ')' || l.c == 0xff09);
+        if (!is_space(l.c)) now.last = *last = l.next;
+        now.at = l.next;
     }
-    *begin = from, *end = last;
-    s->at = last;
+    if (known && is_settled) *known = now;
+    return 0;
+}
+
+bool split_next(splitting *s, size_t *begin, size_t *end) {
+    const size_t from = s->at = after_spaces(s, s->at);
+    size_t last;
+    if (from == s->size) return false;
+    const size_t stop = sentence_end(s, from, NULL, &last);
+    *begin = from, *end = s->at = stop ? stop : last;
     return true;
+}
+
+bool split_grown(splitting *s, sentence_state *known, const char *text, size_t size) {
+    const bool had_none = s->no_capitals, had_all = s->all_capitals;
+    size_t last;
+    s->text = text, s->size = size;
+    look_at_letters(s);
+    if (had_none != s->no_capitals || had_all != s->all_capitals) *known = (sentence_state){0};
+    return sentence_end(s, 0, known, &last);
 }
 
 size_t nmt_split(const char *text, size_t size, const char *language, const char *abbreviations, size_t *spans, size_t room) {

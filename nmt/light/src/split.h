@@ -22,7 +22,7 @@ split_rules split_rules_of(const char *language);
 typedef struct {
     const split_rules *rules;
     const char *text;
-    size_t size, at, words; /* words: where the last letter or digit ends */
+    size_t size, at, words, looked; /* words: where the last letter or digit ends; looked: as far as letters are known */
     bool no_capitals, all_capitals;
 } splitting;
 
@@ -31,6 +31,17 @@ splitting split_begin(const split_rules *, const char *text, size_t size);
 /* The next sentence, without the white space around it, in bytes of the text; false where there is none. Each has a
    letter or a digit, unless the text has none. Time is linear in the size of the text. */
 bool split_next(splitting *, size_t *begin, size_t *end);
+
+/* How far a sentence has been looked at, and what is open there. Begins as zeros. */
+typedef struct {
+    size_t at, last;
+    bool has_any;
+    int quotes, brackets;
+} sentence_state;
+
+/* Whether the first sentence of a text, which begins without white space, is followed by another one. The text grows from call to call, in
+   which what is far enough behind is not looked at again. */
+bool split_grown(splitting *, sentence_state *, const char *text, size_t size);
 
 /* A character that begins at `p`, and how many bytes it has; of what is no UTF-8 each byte is one, 0xfffd. */
 uint32_t character_at(const char *p, const char *end, int *bytes);

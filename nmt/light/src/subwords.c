@@ -77,7 +77,7 @@ struct subwords {
     float unknown_score;
     bool has_unused;  /* BPE: there are unused pieces, which are taken apart again */
     case_marks *cases; /* null without them */
-    bool whole_lines; /* BPE: a piece may cross the beginning of a word, or words depend on each other (`left_sizes`) */
+    bool whole_lines; /* a piece may cross the beginning of a word, or words depend on each other (`left_sizes`) */
 };
 
 static uint32_t little_u32(const void *from) {
@@ -269,8 +269,12 @@ static const char *check_pieces(subwords *model) {
     model->unknown = -1;
     for (int byte = 0; byte < 256; byte++) model->byte_ids[byte] = -1;
     for (int32_t id = 0; id < model->spec.count; id++) {
-        const char *problem = check_piece(model, id);
+        const char *problem = check_piece(model, id), *text = model->bytes + model->pieces[id].offset;
         if (problem) return problem;
+        const piece *p = &model->pieces[id];
+        if (p->type == CONTROL || p->type == UNKNOWN || p->type == BYTE) continue;
+        for (size_t i = 1; i < p->size; i++)
+            if (text[i] == ' ' || begins_word(text + i, p->size - i)) model->whole_lines = true;
     }
     if (model->unknown < 0 && !model->spec.byte_fallback) return "a SentencePiece model without an unknown piece";
     for (int byte = 0; byte < 256 && model->spec.byte_fallback; byte++)
@@ -281,13 +285,9 @@ static const char *check_pieces(subwords *model) {
 static void prepare_bpe(subwords *model) {
     for (int32_t id = 0; id < model->spec.count; id++) {
         piece *p = &model->pieces[id];
-        const char *text = model->bytes + p->offset;
         /* The bits of a score as an integer of the same order; NaN has a place, too. */
         p->order = p->order >= 0 ? p->order : ~(p->order & 0x7FFFFFFF);
         if (p->type == UNUSED) model->has_unused = model->whole_lines = true;
-        if (p->type == CONTROL || p->type == UNKNOWN || p->type == BYTE) continue;
-        for (size_t i = 1; i < p->size; i++)
-            if (begins_word(text + i, p->size - i)) model->whole_lines = true;
     }
 }
 
@@ -541,7 +541,7 @@ typedef struct {
     const subwords *model;
     int32_t *ids; /* with room for one for each byte of the normalised text */
     int64_t count;
-    bool after_unknown;
+    word_state state; /* before what follows */
     const char *whole; /* the normalised text */
     token_span *spans; /* of the ids in it; null: not wanted */
 } id_sink;
@@ -558,11 +558,11 @@ static void add_id(id_sink *sink, const char *text, uint32_t size, int32_t id) {
     if (is_unknown && sink->model->spec.byte_fallback)
         for (uint32_t i = 0; i < size; i++) /* the last one has the whole part */
             add_one(sink, text, 0, i + 1 < size ? 0 : size, sink->model->byte_ids[(uint8_t)text[i]]);
-    else if (!is_unknown || !sink->after_unknown)
+    else if (!is_unknown || !sink->state.after_unknown)
         add_one(sink, text, 0, size, id);
     else if (sink->spans)
         sink->spans[sink->count - 1].end += size;
-    sink->after_unknown = is_unknown;
+    sink->state.after_unknown = is_unknown;
 }
 
 /* Byte-pair merges (Sennrich, Haddow and Birch, 2016) as SentencePiece makes them: of all neighbours that make a piece
@@ -760,7 +760,9 @@ static bool split_unigram(const char *text, uint32_t size, id_sink *sink) {
     arrival *at = malloc(((size_t)size + 1) * sizeof *at); /* no overflow, see LARGEST_TEXT */
     if (!at) return false;
     for (uint32_t i = 0; i <= size; i++) at[i] = (arrival){-1, 0.0f, -1};
+    at[0].score = sink->state.score;
     find_ways(sink->model, text, size, at);
+    sink->state.score = at[size].score;
     /* On the way back the end of each piece is noted where it begins. */
     int32_t end = (int32_t)size, id = at[size].id;
     for (int32_t start = at[size].start; start >= 0;) {
@@ -775,7 +777,7 @@ static bool split_unigram(const char *text, uint32_t size, id_sink *sink) {
 }
 
 static int64_t encode(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room, token_span **spans,
-                      size_t *span_room) {
+                      size_t *span_room, word_state *state) {
     char *normal = NULL;
     size_t normal_room = 0;
     origin_list origins = {0};
@@ -784,8 +786,10 @@ static int64_t encode(const subwords *model, const char *text, size_t size, int3
         bool fine = grown(ids, sizeof **ids, room, (size_t)count);
         fine = fine && (!spans || grown(spans, sizeof **spans, span_room, (size_t)count));
         id_sink sink = {.model = model, .ids = *ids, .whole = normal, .spans = spans ? *spans : NULL};
+        if (state) sink.state = *state;
         fine = fine && (model->spec.model_type == BPE ? split_bpe : split_unigram)(normal, (uint32_t)count, &sink);
         count = fine ? sink.count : -1;
+        if (state) *state = sink.state;
     }
     for (int64_t i = 0; spans && i < count; i++)
         (*spans)[i] = (token_span){origins.all[(*spans)[i].begin], origins.all[(*spans)[i].end]};
@@ -830,7 +834,7 @@ static int64_t encode_marked(const subwords *model, const char *text, size_t siz
         count = case_mark(model->cases, plain ? plain + begin : "", (size_t)count, part && inside, part && !inside, &marked,
                           &marked_room, spans ? &marks : NULL);
     const int64_t marked_size = count;
-    if (count >= 0) count = encode(model, marked ? marked : "", (size_t)count, ids, room, spans, span_room);
+    if (count >= 0) count = encode(model, marked ? marked : "", (size_t)count, ids, room, spans, span_room, NULL);
     for (int64_t i = 0; spans && i < count; i++) {
         token_span *own = &(*spans)[i];
         *own = (token_span){origins.all[begin + marks.all[own->begin]], origins.all[begin + marks.all[own->end]]};
@@ -848,7 +852,7 @@ static int64_t encode_marked(const subwords *model, const char *text, size_t siz
 int64_t subwords_encode_spans(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room,
                               token_span **spans, size_t *span_room) {
     if (model->cases) return encode_marked(model, text, size, false, false, ids, room, spans, span_room);
-    return encode(model, text, size, ids, room, spans, span_room);
+    return encode(model, text, size, ids, room, spans, span_room, NULL);
 }
 
 int64_t subwords_encode(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room) {
@@ -857,7 +861,16 @@ int64_t subwords_encode(const subwords *model, const char *text, size_t size, in
 
 int64_t subwords_encode_part(const subwords *model, const char *text, size_t size, bool inside, int32_t **ids, size_t *room) {
     if (model->cases) return encode_marked(model, text, size, true, inside, ids, room, NULL, NULL);
-    return encode(model, text, size, ids, room, NULL, NULL);
+    return encode(model, text, size, ids, room, NULL, NULL, NULL);
+}
+
+bool subwords_by_words(const subwords *model) {
+    const model_spec *spec = &model->spec;
+    return spec->dummy_space && spec->remove_extra_spaces && spec->escape_spaces && !spec->space_is_suffix && !model->cases && !model->whole_lines;
+}
+
+int64_t subwords_encode_word(const subwords *model, const char *text, size_t size, word_state *state, int32_t **ids, size_t *room) {
+    return encode(model, text, size, ids, room, NULL, NULL, state);
 }
 
 int64_t subwords_spelled(const subwords *model, const char *text, size_t size, char **to, size_t *room) {
@@ -969,13 +982,17 @@ int64_t subwords_decode(const subwords *model, const int32_t *ids, int64_t count
 int64_t subwords_added(const subwords *model, int32_t id, char **text, size_t *room) {
     writer w = {.model = model, .text = text, .room = room};
     const piece *p = piece_of(model, id);
-    if (!p || p->type == CONTROL || p->type == UNUSED) return 0;
-    if (model->cases && case_is_mark(model->bytes + p->offset, p->size)) return 0;
+    if (!p || p->type == CONTROL || p->type == UNUSED || subwords_is_mark(model, id)) return 0;
     char byte = p->type == BYTE && (p->byte == '\n' || p->byte == '\r') ? ' ' : (char)p->byte;
     bool fine = p->type == BYTE      ? write_bytes(&w, (span){&byte, 1})
                 : p->type == UNKNOWN ? write_bytes(&w, model->spec.unknown_text)
                                      : write_spaced(&w, (span){model->bytes + p->offset, p->size});
     return fine ? (int64_t)w.size : -1;
+}
+
+bool subwords_is_mark(const subwords *model, int32_t id) {
+    const piece *p = piece_of(model, id);
+    return p && model->cases && case_is_mark(model->bytes + p->offset, p->size);
 }
 
 bool subwords_is_byte(const subwords *model, int32_t id) {

@@ -27,6 +27,16 @@ int64_t subwords_encode(const subwords *, const char *text, size_t size, int32_t
    there how words are written. */
 int64_t subwords_encode_part(const subwords *, const char *text, size_t size, bool inside, int32_t **ids, size_t *room);
 
+/* What a word leaves to the next one. Begins as zeros. */
+typedef struct {
+    float score;        /* of a unigram model, as sums are rounded alike then */
+    bool after_unknown; /* several unknown parts are one */
+} word_state;
+
+/* Whether words can be split one by one: the ids of a text are then those of its words, which white space separates. */
+bool subwords_by_words(const subwords *);
+int64_t subwords_encode_word(const subwords *, const char *text, size_t size, word_state *, int32_t **ids, size_t *room);
+
 /* A text as it is read, normalised, without the spaces at its ends; grown and returned as ids are. */
 int64_t subwords_read(const subwords *, const char *text, size_t size, char **to, size_t *room);
 
@@ -54,7 +64,8 @@ int64_t subwords_decode_ends(const subwords *, const int32_t *ids, int64_t count
    `subwords_decode`. */
 int64_t subwords_added(const subwords *, int32_t id, char **text, size_t *room);
 
-/* Whether a token stands for one byte. */
+/* Whether a token is a case mark; whether it stands for one byte. */
+bool subwords_is_mark(const subwords *, int32_t id);
 bool subwords_is_byte(const subwords *, int32_t id);
 
 /* The piece with an id, as `id_to_piece` has it; not ended by a 0. Null outside of the vocabulary. */

@@ -42,7 +42,7 @@ const door = (() => {
     }
     const own = engine.defaults.beam_size, beam = own > 1 ? own : 5;
     const searches = [["greedy, fastest", "greedy"], [`beam ${beam}`, ""]];
-    return { from: engine.card.source_language, to: engine.card.target_language, most: 5, searches: own > 1 ? searches.reverse() : searches, languages: [...engine.languages.keys()], keeps: true };
+    return { from: engine.card.source_language, to: engine.card.target_language, most: 5, lives: true, searches: own > 1 ? searches.reverse() : searches, languages: [...engine.languages.keys()], keeps: true };
   }
 
   /* A line at a time: the page answers keys in between, and a newer text ends it. */
@@ -61,6 +61,23 @@ const door = (() => {
     return found;
   }
 
+  /* Live sessions; `heard` is told what each writes, and what may follow. */
+  function live(heard) {
+    let session;
+    const say = ({ text, end, wait, target_language }, isFirst) => {
+      try {
+        const how = engine.card.encoder_direction === "forward" ? `wait_k,wait=${wait}` : "local_agreement";
+        if (isFirst) session = engine.live(how, target_language && { target_language });
+        const written = end ? session.end() : session.feed(text);
+        heard({ text: written, tail: session.tail, end });
+        if (end) session.close();
+      } catch (error) {
+        heard({ error: error.message, isOver: true });
+      }
+    };
+    return { say, close: () => session?.close() };
+  }
+
   byId("about").textContent = "Everything is computed on this device: what you type is sent nowhere.";
-  return { open, translate };
+  return { open, translate, live };
 })();

@@ -21,6 +21,34 @@ const NMT = (() => {
     });
   }
 
+  class Session {
+    constructor(engine, handle) { Object.assign(this, { engine, handle }); }
+
+    feed(text) {
+      const [place, size] = this.engine.copied(text);
+      try {
+        return this.written("nmt_live_feed", place, size);
+      } finally {
+        this.engine.c.free(place);
+      }
+    }
+
+    end() { return this.written("nmt_live_end"); }
+
+    get tail() { return this.handle ? this.engine.text(this.engine.c.nmt_live_tail(this.handle, this.engine.size)) : ""; }
+
+    close() {
+      this.engine.c.nmt_live_close(this.handle);
+      this.handle = 0;
+    }
+
+    written(name, ...given) {
+      const { c, size, problem } = this.engine, found = this.handle && c[name](this.handle, ...given, size, problem, ROOM);
+      if (!found) throw new Error(this.handle ? this.engine.said() : "this session has ended");
+      return this.engine.text(found);
+    }
+  }
+
   class Engine {
     /* `code`: the bytes of nmt.wasm.gz, also where a server has unpacked them; `model`: those of a model file. An Error has
        the line that the engine says. */
@@ -124,6 +152,19 @@ const NMT = (() => {
         if (wanted > this.defaults.beam_size) c.nmt_set_option(this.options, this.names.get("beam_size"), wanted, this.problem, ROOM);
       }
       return options;
+    }
+
+    /* A session of live translation (docs/live.md) by a policy such as "wait_k,wait=3": `feed(text)` returns what no longer changes, `end()` the
+       rest, `tail` is what may follow, `close()` gives the memory back. With options, those of `translate`, each word has the sentence
+       translated anew. */
+    live(how = this.card.encoder_direction === "forward" ? "wait_k" : "local_agreement", { glossary = "none", ...options } = {}) {
+      const { c } = this, isPlain = !Object.keys(options).length && glossary === "none";
+      this.choose(options);
+      this.useGlossary(glossary);
+      const [place] = this.copied(`${how}\0`), handle = c.nmt_live_open(this.model, place, isPlain ? 0 : this.options, this.problem, ROOM);
+      c.free(place);
+      if (!handle) throw new Error(this.said());
+      return new Session(this, handle);
     }
 
     collected(found, attention, entropies) {

@@ -1,5 +1,5 @@
 /* snprintf for the engine's messages in WebAssembly: 18 kB smaller than libc's, and of its directives only those that the
-   engine uses: %s and %.Ns, %d, %u, %lld, %llu, %zu, and %.Ng, for which numbers have at most four decimals. */
+   engine uses: %s, %.Ns and %.*s, %d, %u, %lld, %llu, %zu, and %.Ng, for which numbers have at most four decimals. */
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -45,6 +45,7 @@ int snprintf(char *restrict text, size_t room, const char *restrict format, ...)
         size_t most = (size_t)-1, longs = 0;
         if (*++f == '.')
             for (most = 0; *++f >= '0' && *f <= '9';) most = most * 10 + (size_t)(*f - '0');
+        if (*f == '*') most = (size_t)va_arg(values, int), f++;
         for (; *f == 'l' || *f == 'z'; f++) longs += *f == 'l';
         if (*f == 's') {
             for (const char *s = va_arg(values, const char *); most-- && *s; s++) put(&to, *s);

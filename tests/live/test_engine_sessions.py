@@ -1,0 +1,145 @@
+"""Sessions of the engine: whatever the pieces that text comes in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
+from nmt.light.errors import EngineError
+from nmt.light.translator import Translator
+from nmt.models import build_model
+from nmt.models.base import Seq2Seq
+from tests.compiled import needed_engine
+from tests.interop.engine_models import content_of, section
+from tests.light.subword_models import trained, training_text
+
+LIMIT = {"max_length_offset": 3}
+ODD = ["\u9f98", "\u0e01\u0e02", "caf\u00e9", "x\ufeffy", "\U0001f600", "\ufb01", "a\u0301", "(Dr.", "yes!No."]
+
+
+def source(sentences: int, *, seed: int) -> str:
+    """Sentences of words, some of characters that tokenizers do not know or take out, some without spaces."""
+    draw, found = random.Random(seed), list[str]()
+    while len(found) < sentences:
+        words = [*draw.choice(training_text()).split()[:5], *draw.choices(ODD, k=draw.randint(0, 2))]
+        draw.shuffle(words)
+        found.append("".join(word + draw.choice(["  ", "\n", "\u3000", *" " * 9]) for word in words).strip() + ". The ")
+    return "".join(found)
+
+
+def random_model(tokenizer: SentencePieceTokenizer, **given: Any) -> Seq2Seq:
+    """A model whose words differ enough from each other, and often begin."""
+    torch.manual_seed(7)
+    size = tokenizer.source_size
+    begins = torch.tensor([piece.startswith("\u2581") for piece in tokenizer.target_tokens(range(size))])
+    model = build_model(section(tie_embeddings="none", **given), size, size)
+    tables = model.embeddings
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight.add_(torch.randn_like(weight) * (1.0 if "embeddings" in name else 0.3))
+        table = tables.target_table if tables.softmax is None else tables.softmax
+        table.mul_(4 / table.norm(dim=1, keepdim=True))
+        table[~begins] *= 0.85
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that reads both ways."""
+    proto = trained(model_type="unigram")
+    tokenizer = SentencePieceTokenizer(proto, proto, options=SentencePieceOptions())
+    path = tmp_path_factory.mktemp("live") / "model.nmt"
+    model = random_model(tokenizer, cell="gru", encoder_layers=1)
+    path.write_bytes(content_of(model, subwords=(proto, proto), beam_size=2, **LIMIT))
+    return path
+
+
+@pytest.fixture
+def translator(file: Path) -> Iterator[Translator]:
+    with Translator(file, library=needed_engine()) as opened:
+        yield opened
+
+
+def test_pieces_of_any_bytes_make_no_difference(translator: Translator) -> None:
+    """Nor do bytes that are no text, a 0 among them, nor another session beside it."""
+    text = source(3, seed=4).encode() + b"a\xff\xe4 b\0c \xf0\x9f d\xe4\xb8\xad \xe3\x80"
+    raw = bytearray(text)
+
+    def told(*pieces: bytes) -> bytes:
+        session, other = translator.live(wait=2), translator.live("local_agreement")
+        parts = []
+        for piece in pieces:
+            parts.append(session._called("nmt_live_feed", bytes(piece), len(piece)))
+            other.feed("word ")
+        return b"".join([*parts, session.end().encode()])
+
+    expected = told(raw)
+    assert expected.count(b" ") > 5
+    assert told(*(raw[place : place + 1] for place in range(len(raw)))) == expected
+    for place in range(0, len(raw), 7):
+        assert told(raw[:place], raw[place:]) == expected
+
+
+def test_a_session_that_ends_early(translator: Translator) -> None:
+    session = translator.live()
+    session.feed("the dog ")
+    session.close()
+    assert session.tail == ""
+    with pytest.raises(EngineError, match="^this session has ended$"):
+        session.feed("x")
+    with translator.live() as other, pytest.raises(TypeError, match="text must be a string, not bytes"):
+        other.feed(b"x")  # type: ignore[arg-type]
+    with pytest.raises(EngineError, match="half of a surrogate pair"):
+        translator.live().feed("\ud800")
+    session = translator.live("alignatt")
+    translator.close()
+    assert isinstance(session.feed("the dog ") + session.end(), str)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "said"),
+    [
+        (
+            "wait-k",
+            {},
+            "'wait-k' is not a known policy of live translation. Allowed: wait_k, local_agreement, alignatt.",
+        ),
+        ("wait_k", {"wait": 0}, "wait_k: wait: must be at least 1, not 0"),
+        ("wait_k", {"wait": 2.5}, "wait_k: wait=2.5: is not a whole number, such as wait=3"),
+        ("wait_k,wait", {}, "wait_k: wait: is not a whole number, such as wait=3"),
+        ("wait_k,wait=9999999999999", {}, "wait_k: wait=9999999999999: is not a whole number, such as wait=3"),
+        ("local_agreement,agree=1", {}, "local_agreement: agree: must be at least 2, not 1"),
+        ("alignatt", {"wait": 2}, "wait: is not an option of alignatt. Allowed: unread."),
+        ("wait_k", {"beam_size": 0}, "beam_size: 0 is not allowed. Allowed: 1 to 1,000."),
+        ("wait_k", {"prefix": "x"}, "prefix: a live session has no such option"),
+        ("wait_k", {"placeholders": True}, "placeholders: a live session has no such option"),
+    ],
+)
+def test_what_the_engine_refuses(policy: str, options: dict[str, Any], said: str, translator: Translator) -> None:
+    with pytest.raises(EngineError) as caught:
+        translator.live(policy, **options)
+    assert str(caught.value) == said
+
+
+def test_what_speech_recognisers_send(translator: Translator) -> None:
+    session, other = translator.live(wait=1), translator.live(wait=1)
+    found = [session.revise(text) for text in ("", "the", "the dog", "the dog runs ")]
+    assert found == [other.feed(text) for text in ("", "", "the ", "dog runs ")] and session.open_words == 3
+    with pytest.raises(EngineError, match="text does not begin with what has been read of it, 'the dog runs '"):
+        session.revise("the cat runs on")
+    assert session.revise("the dog runs on.", final=True) == other.feed("on. ")
+    assert session.revise("a cat") + session.end() == other.feed("a ") + other.end()
+
+
+def test_one_word_of_a_sentence_without_an_end(translator: Translator) -> None:
+    """A megabyte in small pieces is no word before it ends."""
+    session = translator.live()
+    for _ in range(1000):
+        assert session.feed("x" * 1000) == ""
+    session.close()
