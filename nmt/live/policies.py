@@ -24,7 +24,7 @@ from nmt.registry import POLICIES, NoOptions
 from nmt.search.base import limits_of
 from nmt.search.values import Request
 
-_LONGER: Final = re.compile(rf"(?:(?![{UNSPACED}_])\\w){{2}}")
+_LONGER: Final = re.compile(rf"(?:(?![{UNSPACED}_])\w){{2}}")
 _OF_SEARCHES: Final = (
     "placeholders", "glossary", "replace_unknown", "capitals", "target_language", "language_model", "min_length",
     "no_repeat_ngram", "repeat_penalty",

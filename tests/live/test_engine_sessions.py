@@ -1,24 +1,45 @@
-"""Sessions of the engine: whatever the pieces that text comes in."""
+"""Sessions of the engine write what those in Python write, in whatever pieces the text comes."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+import nmt
+from nmt.config.schema import DecodingConfig
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
+from nmt.library.translator import Translator as LibraryTranslator
+from nmt.light.binding import Session as EngineSession
 from nmt.light.errors import EngineError
 from nmt.light.translator import Translator
+from nmt.live.session import Session
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from tests.compiled import needed_engine
 from tests.interop.engine_models import content_of, section
 from tests.light.subword_models import trained, training_text
 
+BLOCKS: dict[str, Any] = {
+    "architecture": "transformer",
+    "embedding_size": 24,
+    "architecture_options": {"heads": 2, "encoder_layers": 2, "decoder_layers": 2},
+}
+CACHED: dict[str, Any] = {**BLOCKS["architecture_options"], "decoder_mixing": "attention"}
+ONE_WAY: dict[str, dict[str, Any]] = {
+    "atr": {"cell": "atr", "encoder_layers": 2, "decoder_layers": 2},
+    "lrn": {"cell": "lrn", "encoder_layers": 3},
+    "gru": {"cell": "gru", "encoder_layers": 2},
+    "rnnsearch": {"architecture": "rnnsearch", "cell": "gru"},
+    "blocks": {**BLOCKS, "cell": "lrn"},
+    "blocks with a cache": {**BLOCKS, "cell": "atr", "architecture_options": CACHED},
+}
 LIMIT = {"max_length_offset": 3}
 ODD = ["\u9f98", "\u0e01\u0e02", "caf\u00e9", "x\ufeffy", "\U0001f600", "\ufb01", "a\u0301", "(Dr.", "yes!No."]
 
@@ -49,6 +70,41 @@ def random_model(tokenizer: SentencePieceTokenizer, **given: Any) -> Seq2Seq:
     return model.eval()
 
 
+def in_python(model: Seq2Seq, tokenizer: Any, **options: Any) -> Session:
+    """Python's session of a model."""
+    stub = SimpleNamespace(hypotheses=lambda **_: 1, source_language="en", target_language="de")
+    return Session(stub, "wait_k", options, (model, tokenizer, nullcontext, DecodingConfig(**LIMIT)))
+
+
+def fed(session: Any, pieces: list[str]) -> list[str]:
+    """What is returned for each piece, and at the end."""
+    return [*map(session.feed, pieces), session.end()]
+
+
+def words_of(text: str) -> list[str]:
+    return [f"{word} " for word in text.split(" ")]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("name", ONE_WAY)
+def test_a_model_that_reads_forward_writes_what_it_writes_in_python(name: str, kind: str, tmp_path: Path) -> None:
+    """After each word, however long it waits for the first ones."""
+    proto = trained(model_type=kind, byte_fallback=name == "lrn", user_defined_symbols=[] if name == "gru" else ["x-y"])
+    tokenizer = SentencePieceTokenizer(proto, proto, options=SentencePieceOptions())
+    model = random_model(tokenizer, encoder_direction="forward", **ONE_WAY[name])
+    path = tmp_path / "model.nmt"
+    path.write_bytes(content_of(model, subwords=(proto, proto), **LIMIT))
+    with Translator(path, library=needed_engine()) as translator:
+        seen = set[str]()
+        for wait in (1, 3, 40):
+            pieces, other = words_of(source(8, seed=wait)), in_python(model, tokenizer, wait=wait)
+            found = fed(translator.live(wait=wait), pieces)
+            assert found == fed(other, pieces)
+            assert wait > 3 or sum(map(bool, found)) > 5
+            seen |= {*"".join(found).split()}
+        assert len(seen) > 2
+
+
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that reads both ways."""
@@ -64,6 +120,28 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def translator(file: Path) -> Iterator[Translator]:
     with Translator(file, library=needed_engine()) as opened:
         yield opened
+
+
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [
+        ("wait_k", {"wait": 2}),
+        ("wait_k", {"wait": 2, "beam_size": 3}),
+        ("local_agreement", {}),
+        ("local_agreement", {"agree": 3, "beam_size": 1}),
+        ("alignatt", {"unread": 1}),
+        ("alignatt", {}),
+    ],
+)
+def test_translating_anew_writes_what_python_does(policy: str, options: dict[str, Any], file: Path) -> None:
+    """Also what may follow."""
+    needed_engine()
+    with nmt.load(file) as opened:
+        own, other = opened.live(policy, **options), LibraryTranslator.live(opened, policy, **options)
+        assert isinstance(own, EngineSession) and isinstance(other, Session)
+        for piece in words_of(source(5, seed=2)):
+            assert (own.feed(piece), own.tail) == (other.feed(piece), other.tail)
+        assert own.end() == other.end()
 
 
 def test_pieces_of_any_bytes_make_no_difference(translator: Translator) -> None:
