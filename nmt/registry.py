@@ -110,6 +110,7 @@ CONVERTERS: Registry[Any] = Registry("converter", "nmt.zero.command", "nmt.maria
 INSPECTORS: Registry[Any] = Registry("look inside models", "nmt.inspection.looking")
 SESSIONS: Registry[Any] = Registry("session of live translation", "nmt.live.session")
 PIPES: Registry[Any] = Registry("way to translate a pipe", "nmt.live.pipe")
+LAGS: Registry[Any] = Registry("evaluation of live translation", "nmt.live.evaluation")
 POLICIES: Registry[Any] = Registry("policy of live translation", "nmt.live.policies")
 METRICS: Registry[Any] = Registry("metric", "nmt.evaluation.metrics", "nmt.zero.metrics")
 SWEEPS: Registry[Any] = Registry("way to train many runs", "nmt.experiments.sweep")

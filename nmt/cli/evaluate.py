@@ -32,7 +32,7 @@ from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED
 from nmt.library.evaluation import DEFAULT_METRICS, LOOKED_AT_BY_NONE, chosen_metrics, measured, target_of
 from nmt.light.options import command_option
 from nmt.light.output import STDOUT, is_one_file
-from nmt.registry import ROBUSTNESS, TEST_SETS
+from nmt.registry import LAGS, ROBUSTNESS, TEST_SETS
 
 if TYPE_CHECKING:
     from nmt.cli.opened import Opened
@@ -41,13 +41,16 @@ DESCRIPTION = """Score translations with sacreBLEU and print each score with its
 or MODEL... --source FILE --ref FILE... to translate first. -t SET -l PAIR replaces --ref and --source by a published
 test set."""
 USAGE = "(MODEL... --source FILE | --hyp FILE...)\n                (--ref FILE... | -t SET -l PAIR) [options]"
-METRIC_OPTIONS = {"tokenize": "--tokenize", "lowercase": "--lowercase", "language": "--language"} | {
+METRIC_OPTIONS = {name: f"--{name}" for name in ("tokenize", "lowercase", "language")} | {
     "dash_splits": "--no-dash-splits"
 }
 """Options of metrics: their names, and the command's names for them."""
-MODEL_OPTIONS = (*(name for name in DECODING if name != "n_best"), "output")
-_MODEL_DEFAULTS = {"checkpoint": "best", "device": "auto"}
-"""Further options that only a model can use, and the values that they have where they are not given."""
+MODEL_OPTIONS = dict.fromkeys((*DECODING, "output", "live")) | {
+    "checkpoint": "best",
+    "device": "auto",
+    "n_best": 1,
+}
+"""Options that only a model can use, and the values that they have where they are not given."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -116,6 +119,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="also translate the source in capitals, without end marks, with typing errors and the like, and compare: "
         "without case and end marks",
     )
+    scores.add_argument(
+        "--live",
+        metavar="POLICY[,OPTION=VALUE...]",
+        nargs="+",
+        help="compare policies of live translation, such as wait_k,wait=1..9, and their lag; -o is a folder for logs",
+    )
     scores.add_argument("--by-length", action="store_true", help="also score short and long sentences separately")
     scores.add_argument("--confidence", action="store_true", help="95%% intervals, by bootstrap resampling")
     output = scores.add_mutually_exclusive_group()
@@ -179,6 +188,8 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if needing and arguments.source is None:
         raise ConfigError(f"--metrics {needing[0]}: needs --source, the text that was translated")
     texts = read_texts("nmt-eval", _inputs(arguments), policy=arguments.errors)
+    if arguments.live is not None:
+        return int(LAGS.get("live")(arguments, texts, make_metrics))
     place = len(arguments.hyp) or 1
     references = texts[place : place + len(arguments.ref)]
     sources = None if arguments.source is None else texts.pop() if arguments.hyp else texts[0]
@@ -248,8 +259,7 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
     if arguments.models:
         check_ensemble(arguments, models=len(arguments.models))
     if arguments.hyp:
-        given = [name for name in MODEL_OPTIONS if getattr(arguments, name) is not None]
-        given += [name for name, default in _MODEL_DEFAULTS.items() if getattr(arguments, name) != default]
+        given = [name for name, usual in MODEL_OPTIONS.items() if getattr(arguments, name) != usual]
         if given:
             listed = ", ".join(map(command_option, given))
             raise ConfigError(f"{listed}: allowed only with MODEL; --hyp is a translation already")
@@ -261,14 +271,12 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         if twice:
             raise ConfigError(f"{option} {twice[0]}: given twice; each file is one system")
     if not arguments.baseline and len(arguments.hyp) < 2 and not arguments.robustness:
+        others = "something to compare with: several --hyp, or --baseline"
         if arguments.significance:
-            raise ConfigError("--significance: needs something to compare with: several --hyp, or --baseline")
-        drawn = [name for name in ("samples", "seed") if getattr(arguments, name) is not None]
+            raise ConfigError(f"--significance: needs {others}")
+        drawn = [f"--{name}" for name in ("samples", "seed") if getattr(arguments, name) is not None]
         if drawn and not arguments.confidence:
-            listed = ", ".join(f"--{name}" for name in drawn)
-            raise ConfigError(
-                f"{listed}: needs --confidence, or something to compare with: several --hyp, or --baseline"
-            )
+            raise ConfigError(f"{', '.join(drawn)}: needs --confidence, or {others}")
 
 
 def _inputs(arguments: argparse.Namespace) -> list[list[str]]:

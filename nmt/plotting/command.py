@@ -1,17 +1,19 @@
-"""nmt-plot: curves of runs, and maps of attention and memory, as a picture."""
+"""nmt-plot: curves of runs, maps of attention and memory, and live translation, as a picture."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.arguments import add_checkpoint, add_model, any_text, positive
+from nmt.cli.arguments import MODEL, add_checkpoint, add_model, any_text, positive
 from nmt.cli.common import add_device, add_plugins, execute, make_parser, say
 from nmt.cli.output import output_stream
-from nmt.errors import ConfigError, shown
+from nmt.errors import ConfigError, counted, shown
 from nmt.plotting import AXES
+from nmt.plotting.live import LAGS, Written, lag_curves, read_measured, timeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,6 +61,93 @@ def memory_parser(program: str) -> argparse.ArgumentParser:
         "of a side (default: the first that has memory weights)",
     )
     return parser
+
+
+LIVE = """Draw live translation. Of a MODEL and a --text: when which word was written, by each policy, while the text
+was read word by word. Of results of nmt-eval --live --format json: quality against lag, a line for each policy, at
+whose points are its options."""
+
+
+def live_parser(program: str) -> argparse.ArgumentParser:
+    """All options of both pictures of live translation."""
+    parser = make_parser(
+        program,
+        LIVE,
+        examples=(
+            'runs/live --text "A dog runs in the snow." --live wait_k,wait=1..3 -o words.svg',
+            "live.json both.json -o lag.svg",
+        ),
+        usage="MODEL --text TEXT -o FILE [options]\n       %(prog)s RESULT... -o FILE [options]",
+    )
+    parser.set_defaults(run=draw_live, program=program)
+    parser.add_argument("inputs", metavar="MODEL|RESULT", nargs="+", help=f"{MODEL}; or files of nmt-eval")
+    parser.add_argument("--text", metavar="TEXT", type=any_text, help="the sentence that MODEL translates")
+    parser.add_argument(
+        "--live",
+        metavar="POLICY[,OPTION=VALUE...]",
+        nargs="+",
+        help="policies, as of nmt-eval: wait_k,wait=1..3 (default: wait_k)",
+    )
+    parser.add_argument("--axis", choices=tuple(LAGS), help="the lag, or the cost, of RESULT (default: AL)")
+    parser.add_argument("--metric", metavar="NAME", help="the quality of RESULT, such as BLEU (default) or chrF2")
+    parser.add_argument(
+        "--labels", metavar="LABEL", type=any_text, nargs="+", help="names of RESULT... (default: names of their files)"
+    )
+    add_output(parser)
+    add_checkpoint(parser)
+    add_device(parser)
+    add_plugins(parser)
+    return parser
+
+
+def draw_live(arguments: argparse.Namespace) -> int:
+    """Read the results, or let the model translate, draw and write."""
+    from nmt.plotting import check_ending, check_installed, font_remarks, picture
+
+    ending = check_ending(arguments.output)
+    check_installed()
+    others = ("axis", "metric", "labels") if arguments.text is not None else ("live",)
+    for name in others:
+        if getattr(arguments, name) is not None:
+            raise ConfigError(f"--{name}: {'does not go together with' if name != 'live' else 'needs'} --text")
+    models = arguments.inputs if arguments.text is not None else []
+    inputs = [] if models else arguments.inputs
+    with output_stream(arguments.output, models=models, inputs=inputs) as stream:
+        figure, texts = _heard(arguments) if models else _lags(arguments)
+        stream.write(picture(figure, ending))
+    for remark in font_remarks(texts, ending=ending):
+        say(arguments.program, remark)
+    return 0
+
+
+def _heard(arguments: argparse.Namespace) -> Drawn:
+    import nmt
+    from nmt.live.lag import hear
+    from nmt.live.settings import settings
+
+    if len(arguments.inputs) > 1:
+        raise ConfigError(f"--text: needs one MODEL, not {' '.join(arguments.inputs)}")
+    if not arguments.text.strip():
+        raise ConfigError("--text: is empty; give a sentence")
+    source, (model,) = arguments.text.split(), arguments.inputs
+    with nmt.load(
+        model, device=arguments.device, checkpoint=arguments.checkpoint, plugins=arguments.plugins
+    ) as translator:
+        rows = {}
+        for one in (one for text in arguments.live or ["wait_k"] for one in settings(text)):
+            (heard,) = hear(translator, [" ".join(source)], one.policy, **one.options)
+            rows[one.name] = Written(heard.text.split(), heard.delays)
+    return timeline(source, rows), [*source, *(word for row in rows.values() for word in row.words)]
+
+
+def _lags(arguments: argparse.Namespace) -> Drawn:
+    labels = arguments.labels or [PurePath(name).stem for name in arguments.inputs]
+    if len(labels) != len(arguments.inputs):
+        raise ConfigError(f"--labels: {len(labels)} for {counted(len(arguments.inputs), 'result')}; give one for each")
+    if len({*labels}) < len(labels):
+        raise ConfigError(f"--labels: {', '.join(labels)}: results need names of their own")
+    results = {label: read_measured(name) for label, name in zip(labels, arguments.inputs, strict=True)}
+    return lag_curves(results, axis=arguments.axis or "AL", metric=arguments.metric or "BLEU"), labels
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -180,12 +269,13 @@ def _parser(program: str, description: str, run: Callable[[argparse.Namespace], 
 
 PROGRAM = "nmt-plot"
 DESCRIPTION = f"""Draw learning curves of one or several runs from their logs: one panel for each quantity, one line for
-each run. Thin lines with open markers show training, thick lines validation. Maps of a sentence have their own options:
-{PROGRAM} attention --help, {PROGRAM} memory --help."""
+each run. Thin lines with open markers show training, thick lines validation. Maps of a sentence, and live translation,
+have their own options: {PROGRAM} attention --help, {PROGRAM} memory --help, {PROGRAM} live --help."""
 USAGE = """RUN... -o FILE [options]
        %(prog)s attention MODEL --text TEXT -o FILE [options]
-       %(prog)s memory MODEL --text TEXT -o FILE [options]"""
-MAPS = {"attention": attention_parser, "memory": memory_parser}
+       %(prog)s memory MODEL --text TEXT -o FILE [options]
+       %(prog)s live (MODEL --text TEXT | RESULT...) -o FILE [options]"""
+MAPS = {"attention": attention_parser, "memory": memory_parser, "live": live_parser}
 """Recognised as the first word; write ./attention for a run of that name."""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from nmt.errors import ConfigError, counted, printable, refused
 from nmt.plotting.curves import shortened
-from nmt.plotting.style import COLOURS, GRID, INK, drawing
+from nmt.plotting.style import COLOURS, GRID, INK, Page, drawing
 from nmt.plotting.style import families as families_of
 from nmt.plotting.style import width as width_of
 
@@ -173,7 +173,7 @@ def _figure(
     left = _LINE + _GAP + max(width_of(token, size, families) for token in rows)
     top = heading + _LINE + _GAP + max(width_of(token, size, families) for token in columns)
     right = left + beside * next_column + _GAP
-    page = _Page(
+    page = Page(
         width=max(right + _BAR_ROOM, width_of(title, _TITLE, families, weight="bold") + 2 * _GAP),
         height=top + max(below * next_row, _CAPTION_ROOM),
     )
@@ -194,26 +194,6 @@ def _figure(
         page.text(x, y + high + _GAP / 2, name, fontfamily=families)
     _bar(page.axes(right, top, _BAR, min(high, _HIGHEST_BAR)), shades, most)
     return page.figure
-
-
-class _Page:
-    """A picture with positions in inches from the left and the top."""
-
-    def __init__(self, *, width: float, height: float) -> None:
-        from matplotlib.figure import Figure
-
-        self._width, self._height = width, height
-        self.figure = Figure(figsize=(width, height))
-
-    def axes(self, x: float, y: float, wide: float, high: float) -> Axes:
-        """New axes whose left upper corner is at `x` and `y`."""
-        box = (x / self._width, 1 - (y + high) / self._height, wide / self._width, high / self._height)
-        return self.figure.add_axes(box)
-
-    def text(self, x: float, y: float, text: str, **look: Any) -> None:
-        """Text, if there is any, whose left upper corner is at `x` and `y`."""
-        if text:
-            self.figure.text(x / self._width, 1 - y / self._height, text, va="top", **look)
 
 
 def _beside(count: int, *, wanted: float) -> int:

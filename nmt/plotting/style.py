@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 from nmt.errors import ConfigError, NmtError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -97,6 +98,26 @@ def drawing() -> Iterator[None]:
         parameters: Any = matplotlib.rcParams  # which some versions type by the name of each
         parameters.update(_SETTINGS)
         yield
+
+
+class Page:
+    """A picture with positions in inches from the left and the top."""
+
+    def __init__(self, *, width: float, height: float) -> None:
+        from matplotlib.figure import Figure
+
+        self._width, self._height = width, height
+        self.figure = Figure(figsize=(width, height))
+
+    def axes(self, x: float, y: float, wide: float, high: float) -> Axes:
+        """New axes whose left upper corner is at `x` and `y`."""
+        box = (x / self._width, 1 - (y + high) / self._height, wide / self._width, high / self._height)
+        return self.figure.add_axes(box)
+
+    def text(self, x: float, y: float, text: str, **look: Any) -> None:
+        """Text, if there is any, whose left upper corner is at `x` and `y`."""
+        if text:
+            self.figure.text(x / self._width, 1 - y / self._height, text, va="top", **look)
 
 
 FONT = "DejaVu Sans"

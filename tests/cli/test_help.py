@@ -34,9 +34,9 @@ def test_names_are_not_cut_at_their_hyphens(monkeypatch: pytest.MonkeyPatch) -> 
     assert [line for line in parser_of("nmt-score").format_help().splitlines() if line.endswith("-")] == []
 
 
-@pytest.mark.parametrize("name", [*sorted(entry_points()), "nmt-plot attention", "nmt-plot memory"])
+@pytest.mark.parametrize("name", [*sorted(entry_points()), "nmt-plot attention", "nmt-plot memory", "nmt-plot live"])
 def test_help_ends_with_examples_that_parse(name: str) -> None:
-    below = {"nmt-plot attention": plot.attention_parser, "nmt-plot memory": plot.memory_parser}
+    below = {f"nmt-plot {kind}": parser for kind, parser in plot.MAPS.items()}
     parser = below[name](name) if name in below else parser_of(name)
     examples = parser.format_help().partition(f"\n{EXAMPLES}")[2].replace("\\\n", "").splitlines()
     assert examples

@@ -1,0 +1,65 @@
+"""Policies with their options as a command line has them: `wait_k,wait=3`."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+from typing import Any, Final, NamedTuple
+
+from nmt.config.options import component_options
+from nmt.errors import ConfigError, shown
+from nmt.registry import POLICIES
+
+_RANGE: Final = re.compile(r"(\d+)\.\.(\d+)")
+_MOST: Final = 100
+"""Numbers of a range."""
+
+
+class Setting(NamedTuple):
+    """A policy with its options."""
+
+    policy: str
+    options: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """As a command line has it, such as `wait_k,wait=3`."""
+        return ",".join([self.policy, *(f"{name}={value}" for name, value in self.options.items())])
+
+
+def settings(text: str) -> list[Setting]:
+    """What `POLICY[,OPTION=VALUE...]` stands for: with a range such as `wait=1..9` one for each of its numbers.
+
+    Raises ConfigError for a policy or an option that is not known.
+    """
+    policy, *parts = text.split(",")
+    kind = POLICIES.get(policy)
+    choices: dict[str, list[Any]] = {}
+    for part in parts:
+        name, sign, value = (piece.strip() for piece in part.partition("="))
+        if not sign or not value:
+            raise ConfigError(f"--live {text}: {shown(part)} is not an option of the policy, such as wait=3")
+        if name in choices:
+            raise ConfigError(f"--live {text}: {name} is given twice")
+        numbers = _RANGE.fullmatch(value)
+        if numbers is None:
+            choices[name] = [_value(value)]
+            continue
+        first, last = int(numbers[1]), int(numbers[2])
+        if not first <= last < first + _MOST:
+            raise ConfigError(f"--live {text}: {value} is not a range of 1 to {_MOST} numbers, such as 1..9")
+        choices[name] = [*range(first, last + 1)]
+    each = itertools.product(*choices.values())
+    found = [Setting(policy, dict(zip(choices, values, strict=True))) for values in each]
+    for one in found:
+        component_options(kind, one.options, key=policy)
+    return found
+
+
+def _value(text: str) -> Any:
+    """A whole number, a number, or text."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
