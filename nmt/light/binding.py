@@ -357,6 +357,8 @@ class Model(NotCopied):
 
     def live(self, how: str, options: Options | None) -> Session:
         """A session of live translation, by a policy as `nmt_live_open` of nmt_engine.h reads it."""
+        if not hasattr(self._used().code, "nmt_live_open"):
+            raise EngineError("this engine was compiled without live translation")
         return Session(self._used(), how, None if options is None else self._given(options))
 
     def score(self, sources: Sequence[bytes], targets: Sequence[bytes], options: Options) -> Results:

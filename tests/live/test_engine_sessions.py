@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import nmt
+from nmt.compiling import engine_recipe, library
 from nmt.config.schema import DecodingConfig
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.library.translator import Translator as LibraryTranslator
@@ -103,6 +104,16 @@ def test_a_model_that_reads_forward_writes_what_it_writes_in_python(name: str, k
             assert wait > 3 or sum(map(bool, found)) > 5
             seen |= {*"".join(found).split()}
         assert len(seen) > 2 or name == "atr"
+
+
+@pytest.mark.slow
+def test_an_engine_may_be_without_them(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is compiled of the files that are there, translates, and says what it lacks."""
+    monkeypatch.setattr("nmt.light.sources._LIVE", "live/nowhere.c")
+    with Translator(file, library=library(engine_recipe())) as translator:
+        assert translator.translate(["the small dog"])
+        with pytest.raises(EngineError, match="^this engine was compiled without live translation$"):
+            translator.live(wait=3)
 
 
 @pytest.fixture(scope="module")
