@@ -104,6 +104,7 @@ setup(
     },
     entry_points={
         "console_scripts": [
+            "nmt=nmt.umbrella.command:main",
             "nmt-train=nmt.cli.train:main",
             "nmt-translate=nmt.cli.translate:main",
             "nmt-eval=nmt.cli.evaluate:main",

@@ -46,6 +46,7 @@ TOGETHER = {
     "tasks": "training",
     "test_sets": "cli",
     "text_forms": "corpora",
+    "umbrella": "cli",
 }
 """Packages whose bugs are counted with those of another."""
 

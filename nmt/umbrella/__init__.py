@@ -1,0 +1,1 @@
+"""All commands under one name: `nmt train` is `nmt-train`."""
