@@ -45,15 +45,10 @@ _HELP: Final = ("-h", "--help", "help")
 
 def help_text() -> str:
     """All commands, by group."""
-    lines = [
-        "usage: nmt COMMAND ...",
-        "",
-        "Recurrent neural machine translation. `nmt COMMAND --help` explains each.",
-        "",
-    ]
+    lines = ["usage: nmt COMMAND ...", "", "Recurrent neural machine translation.", ""]
     for group, commands in GROUPS.items():
         lines += [f"{group}:", *(f"  {name:<14} {does}" for name, (_, does) in commands.items()), ""]
-    lines += ["`nmt train` is also called `nmt-train`, and so are the others. --version: of all."]
+    lines += ["`nmt train --help` explains it. It is also called `nmt-train`, and so for all."]
     return "\n".join(lines)
 
 

@@ -35,9 +35,9 @@ def test_all_commands_fit_80_columns(arguments: list[str], capsys: pytest.Captur
     out, err = capsys.readouterr()
     said = (out or err).splitlines()
     assert not (out and err) and max(map(len, said)) <= 80
-    assert {line.split()[0] for line in said if line.startswith("  ")} == {
+    assert [line.split()[0] for line in said if line.startswith("  ")] == [
         n for names in GROUPS.values() for n in names
-    }
+    ]
 
 
 def test_exit_codes_and_mistakes_are_those_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
