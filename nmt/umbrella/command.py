@@ -29,6 +29,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "score": ("nmt.scoring.command", "the probability of translations"),
         "rank": ("nmt.ranking.command", "choose from n-best lists"),
         "plot": ("nmt.plotting.command", "learning curves, attention, memory"),
+        "compare": ("nmt.experiments.command", "a table over runs and seeds"),
         "report": ("nmt.report.command", "a page that compares systems"),
         "check": ("nmt.run_check.command", "whether runs and files are whole"),
     },
