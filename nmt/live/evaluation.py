@@ -112,6 +112,7 @@ def _scored(
         {name: [one.text for one in heard]},
         references,
         baselines={},
+        sources=[one.source for one in heard],
         samples=arguments.samples,
         **({} if arguments.seed is None else {"seed": arguments.seed}),
         confidence=arguments.confidence,

@@ -120,7 +120,8 @@ class WaitOptions:
 
 @POLICIES.register("wait_k")
 class WaitK(Policy):
-    """Reads k words, then writes one for each that it reads (Ma et al., ACL 2019).
+    """Reads k words, then writes one for each that it reads (Ma et al., ACL 2019), but none where it would end before
+    the sentence does: then it waits for the next word.
 
     Of a model that reads forward no word is encoded twice, and each step takes the most probable word. With any other
     the sentence is translated anew for each word, from what has been written on.
@@ -256,7 +257,7 @@ class _Sentence:
             logits, after = self._network.model.step(last, self._listener.state(states))
             scores = at_least_fp32(logits)[0]
             scores[PAD] = float("-inf")
-            if not (may_end and ids):
+            if not ids:
                 scores[EOS] = float("-inf")
             if 0 < len(ids) == written_before:
                 scores[self._letters] = float("-inf")  # what has been written becomes no other word
@@ -268,7 +269,7 @@ class _Sentence:
             if begun or token == EOS:
                 sure = marked
                 if token == EOS or (words is not None and count + begun > words):
-                    written.has_ended = token == EOS
+                    written.has_ended = token == EOS and may_end
                     break  # another word is predicted again when more has been read
             count += begun
             ids.append(token)

@@ -163,7 +163,7 @@ static bool hear(nmt_session *s, bool is_last) {
 }
 
 /* The most probable token behind so many ids. */
-static int32_t next_token(nmt_session *s, i64 count, bool may_end, bool is_new) {
+static int32_t next_token(nmt_session *s, i64 count, bool is_new) {
     const model *m = s->m->models[0];
     const tensor *table = &m->tensors[m->set.table];
     const hypothesis_row row = {&s->heard, count ? s->ids[count - 1] : -1, count, NULL};
@@ -173,7 +173,7 @@ static int32_t next_token(nmt_session *s, i64 count, bool may_end, bool is_new) 
     const float *features = runner_features(s->r, 0, &apart);
     s->m->k->linear(table, features, apart, table->bias, NO_ACTIVATION, logits, table->rows, 1, s->scratch.values);
     logits[PAD] = -INFINITY;
-    if (!may_end || !count) logits[EOS] = -INFINITY;
+    if (!count) logits[EOS] = -INFINITY;
     for (i64 id = 0; is_new && id < table->rows; id++)
         if (s->letters[id]) logits[id] = -INFINITY; /* what has been written becomes no other word */
     return (int32_t)s->m->k->first_maximum(logits, table->rows);
@@ -196,14 +196,14 @@ static bool write_words(nmt_session *s, i64 words, bool is_last) {
         }
         if (!has_mark && !runner_keep(s->r, &s->marked)) return no_memory(s);
         if (!has_mark) marked = count, marked_words = begun;
-        const int32_t token = next_token(s, count, is_last, count && count == written);
+        const int32_t token = next_token(s, count, count && count == written);
         if (token < 0 || !grown(&s->ids, sizeof *s->ids, &s->id_room, (size_t)count + 1)) return no_memory(s);
         const token_words own = words_of(s->m->target, token);
         const i64 more = (has_mark = own.is_mark) ? 0 : words_begun(&own, begun ? &before : NULL);
         if (more || token == EOS) {
             const block kept = s->behind;
             s->behind = s->marked, s->marked = kept;
-            s->id_count = marked, s->id_words = marked_words, s->is_complete = token == EOS;
+            s->id_count = marked, s->id_words = marked_words, s->is_complete = token == EOS && is_last;
             if (token == EOS || (!is_last && begun + more > words)) break; /* it is predicted again when more has been read */
         }
         begun += more, before = own;

@@ -99,13 +99,13 @@ def waited(translator: Any, source: str, *, wait: int) -> list[str]:
                 for token in [None, *ids]:
                     logits, state = model.step(None if token is None else torch.tensor([token]), state)
                 logits[0, PAD] = -1e9
-                logits[0, EOS] -= 1e9 * (not (is_complete and ids))
+                logits[0, EOS] -= 1e9 * (not ids)
                 if 0 < len(ids) == before:
                     logits[0, letters] = -1e9
                 token = int(logits.argmax())
                 if token == EOS or not ids or counts[token]:
                     sure = len(ids)
-                    if not is_complete and begun >= allowed:
+                    if not is_complete and (token == EOS or begun >= allowed):
                         break
                     begun += 1
                 if token == EOS:
