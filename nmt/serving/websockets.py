@@ -65,8 +65,8 @@ class WebSocket:
         """`most`: bytes of a message."""
         self._connection, self._most = connection, most
         self._raw = bytearray()
-        self._parts: list[bytes] = []
-        """Of a message that is not complete."""
+        self._part: bytearray | None = None
+        """What has come of a message that is not complete."""
         self._messages = deque[bytes]()
         self._held = 0
         self._has_come = asyncio.Event()
@@ -97,7 +97,7 @@ class WebSocket:
     def _count(self) -> None:
         """Bytes that are held, of all connections together."""
         of, before = self._connection.of, self._held
-        self._held = len(self._raw) + sum(map(len, (*self._parts, *self._messages)))
+        self._held = len(self._raw) + len(self._part or b"") + sum(map(len, self._messages))
         of.held += self._held - before
         if of.held > of.most_held:
             self.end("too many messages arrive at the same time. Try again later.", LATER)
@@ -119,7 +119,7 @@ class WebSocket:
             size = int.from_bytes(raw[2:begin], "big")
         if kind >= _CLOSE and (size > _LONGEST_CONTROL or not raw[0] & 128):
             raise _FrameError(PROTOCOL, "frame: a control frame is too long, or in parts. Allowed: RFC 6455.")
-        if size + sum(map(len, self._parts)) > self._most:
+        if size + len(self._part or b"") > self._most:
             raise _FrameError(TOO_LARGE, f"message: too long. Allowed: {self._most:,} bytes.")
         if len(raw) < begin + 4 + size:
             return False
@@ -140,11 +140,13 @@ class WebSocket:
         elif kind == _BINARY:
             raise _FrameError(NOT_TEXT, "message: is binary. Allowed: a JSON object in UTF-8.")
         elif kind in (_CONTINUES, _TEXT):
-            if (kind == _CONTINUES) != bool(self._parts):
+            if (kind == _CONTINUES) != (self._part is not None):
                 raise _FrameError(PROTOCOL, "frame: does not follow the one before. Allowed: RFC 6455.")
-            self._parts = [b"".join((*self._parts, content))]
+            self._part = bytearray() if self._part is None else self._part
+            self._part += content
             if is_last:
-                self._messages.append(self._parts.pop())
+                self._messages.append(bytes(self._part))
+                self._part = None
                 self._has_come.set()
 
     def end(self, problem: str, code: int = GOING_AWAY) -> None:
@@ -159,7 +161,7 @@ class WebSocket:
         self._go()
 
     def _go(self) -> None:
-        self._raw, self._parts, self._messages = bytearray(), [], deque()
+        self._raw, self._part, self._messages = bytearray(), None, deque()
         self.gone.set()
         self._has_come.set()
         self._count()
