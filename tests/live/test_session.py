@@ -16,6 +16,8 @@ import torch
 import nmt
 from nmt.cli import export, translate
 from nmt.data.vocabulary import EOS, PAD
+from nmt.interop.model_dir import load_model
+from nmt.live.encoding import Listener
 from nmt.live.words import words_of
 from tests.compiled import needed_engine
 from tests.tiny_training import nmt_train, write_config, write_corpus
@@ -54,6 +56,29 @@ POLICIES: list[tuple[str, dict[str, Any]]] = [
     ("wait_k", {"wait": 1}), ("wait_k", {"wait": 3}), ("wait_k", {"wait": 50}),
     ("local_agreement", {}), ("local_agreement", {"agree": 3, "beam_size": 1}), ("alignatt", {"unread": 1}),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["both", "file"])
+@pytest.mark.parametrize("agree", [2, 3])
+def test_agreement_needs_as_many_translations_as_are_asked_for(models: dict[str, Any], model: str, agree: int) -> None:
+    session = models[model].live("local_agreement", agree=agree)
+    returned = [session.feed(f"{word} ") for word in SOURCE.split()[:8]]
+    assert returned[: agree - 1] == [""] * (agree - 1)
+    assert any(returned)
+
+
+def test_tokens_that_are_taken_back_leave_nothing(models: dict[str, Any]) -> None:
+    """What is read after them is what it would be without them."""
+    model = load_model(models["folder"] / "forward").model
+    with torch.inference_mode():
+        other, plain = Listener(model), Listener(model)
+        other.read([5, 6, 7, 8, 9])
+        assert other.take_back(3) and other.tokens == 2
+        other.read([4])
+        plain.read([5, 6, 4])
+        assert other.tokens == plain.tokens == 3
+        (found, _), (wanted, _) = (model.step(None, one.state(one.initial)) for one in (other, plain))
+        torch.testing.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("model", ["forward", "both", "file"])
