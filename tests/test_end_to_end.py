@@ -52,6 +52,7 @@ def test_all_commands_are_installed() -> None:
         "nmt-score",
         "nmt-average",
         "nmt-check",
+        "nmt-compare",
         "nmt-shortlist",
         "nmt-convert",
         "nmt-data",

@@ -35,7 +35,9 @@ def commands(name: str) -> list[list[str]]:
         for line in block.splitlines():
             line = re.sub(r"^(?:\$ |[A-Z_]+=\S+ )+", "", line.strip())
             line = re.sub(r"^torchrun .* -m nmt\.cli\.", "nmt-", line)
-            command = re.match(r"(nmt-[a-z]+) (?!attention |memory )", line)  # of nmt-plot, with parsers of their own
+            command = re.match(
+                r"(nmt-[a-z]+) (?!attention |memory |live )", line
+            )  # of nmt-plot, with parsers of their own
             if command is None or command[1] not in entry_points():
                 continue
             for pattern, value in PLACEHOLDERS.items():

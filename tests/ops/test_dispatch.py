@@ -44,6 +44,7 @@ def test_a_cpu_runs_the_c_kernels_where_there_are_any(
 
 def test_triton_without_a_kernel_for_this_operation_or_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "triton_version", lambda: "3.6.0")
+    monkeypatch.setattr(dispatch, "interpreted", lambda: False)
     for operation in ("lrn", "gru"):
         with pytest.raises(ConfigError, match=f"no kernel for {operation} on cpu"):
             chosen("triton", operation)

@@ -16,7 +16,9 @@ from tests.tiny_run import make_run
 pytest.importorskip("matplotlib", reason="matplotlib, of nmt-recurrent[plot], is not installed")
 
 GUIDE = (REPOSITORY / "docs/plotting.md").read_text(encoding="utf-8")
-COMMANDS = [block.replace("\\\n", " ") for block in re.findall(r"^```\n(nmt-plot .*?)^```$", GUIDE, flags=re.M | re.S)]
+COMMANDS = [
+    block.replace("\\\n", " ") for block in re.findall(r"^```\n(nmt-plot (?!live ).*?)^```$", GUIDE, flags=re.M | re.S)
+]
 
 
 @pytest.fixture

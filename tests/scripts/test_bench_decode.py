@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 PEER = """
 import sys
-
-pytestmark = pytest.mark.slow
 if "translate" in sys.argv:
     lines = sys.stdin.read().splitlines()
     print("\\n".join(line + " und mehr" for line in lines[: len(lines) - {missing}]))

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 STAND_IN = """
@@ -62,8 +64,6 @@ def test_each_part_has_a_table_and_keeps_the_others(
 
 TRANSLATES = """
 import json, os, sys
-
-pytestmark = pytest.mark.slow
 beam = json.loads(sys.argv[2])["beam"]
 if sys.argv[1] == "missing":
     raise SystemExit("no such model")

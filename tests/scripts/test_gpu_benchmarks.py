@@ -19,6 +19,8 @@ import torch
 from nmt.ops.dispatch import triton_problem
 from tests.conftest import pytest_collection_modifyitems
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
@@ -310,8 +312,6 @@ def test_each_result_is_printed_when_it_is_there(
 
 LIKE_PYTEST = """
 import sys, time
-
-pytestmark = pytest.mark.slow
 tests = [f"tests/test_it.py::test_{name}" for name in ("first", "stuck[a b]", "last")]
 for test in tests[tests.index(sys.argv[-1]) + 1 if "--behind" in sys.argv else 0 :]:
     print(test, end=" ", flush=True)
