@@ -106,7 +106,7 @@ def waited(translator: Any, source: str, *, wait: int) -> list[str]:
     counts, words = words_of(tokenizer)[1].counts, source.split()
     ids: list[int] = []
     letters = words_of(tokenizer)[1].letters
-    texts, begun, sure = [], 0, 0
+    texts, begun, whole, sure = [], 0, 0, 0
     with torch.inference_mode():
         for count in range(1, len(words) + 2):
             is_complete = count > len(words)
@@ -116,7 +116,11 @@ def waited(translator: Any, source: str, *, wait: int) -> list[str]:
             while is_complete or allowed > 0:
                 tokens = len(own) + (not is_complete)  # with the end symbol
                 if len(ids) >= tokens * decoding.max_length_factor + decoding.max_length_offset:
-                    sure = len(ids) if is_complete else sure
+                    if is_complete:
+                        sure = len(ids)
+                    else:  # the limit cuts a word, which is predicted again when more has been read
+                        begun = whole
+                        del ids[sure:]
                     break
                 encoded = model.start(torch.tensor([own]))
                 first = model.encode(torch.tensor([tokenizer.encode_source([" ".join(words[:wait])])[0]]))
@@ -129,7 +133,7 @@ def waited(translator: Any, source: str, *, wait: int) -> list[str]:
                     logits[0, letters] = -1e9
                 token = int(logits.argmax())
                 if token == EOS or not ids or counts[token]:
-                    sure = len(ids)
+                    sure, whole = len(ids), begun
                     if not is_complete and (token == EOS or begun >= allowed):
                         break
                     begun += 1
