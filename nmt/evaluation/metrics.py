@@ -345,6 +345,7 @@ class _Remembering(Metric):
         self.needs_sources = metric.needs_sources  # type: ignore[misc]
         self._metric = metric
         self._scores: dict[Any, Score] = {}
+        self.check, self.scorer = metric.check, metric.scorer  # type: ignore[method-assign]
 
     def compute(
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, sources: Sequence[str] | None = None

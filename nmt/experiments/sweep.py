@@ -73,6 +73,8 @@ class Run(NamedTuple):
     name: str
     config: str
     overrides: tuple[str, ...]
+    loaded: Any
+    """The configuration that these give."""
 
 
 @SWEEPS.register("runs")
@@ -108,6 +110,10 @@ class Sweep:
             raise ConfigError("--sweep: starts a process for each run; start it without torchrun")
         plan = read_plan(Path(arguments.sweep))
         runs = planned(plan, arguments)
+        try:
+            _metrics(plan)
+        except ConfigError as error:
+            raise ConfigError(f"--sweep {arguments.sweep}: metrics: {error}") from None
         part = _part(arguments.part)
         mine = runs[part[0] - 1 :: part[1]]
         if arguments.dry_run:
@@ -232,7 +238,7 @@ def planned(plan: Plan, arguments: argparse.Namespace) -> list[Run]:
             problem = "have the same settings" if text in known else "would have the same name; name them in 'systems'"
             raise ConfigError(f"--sweep {arguments.sweep}: the runs {other} and {name} {problem}")
         known[text] = name
-        runs.append(Run(name, file, tuple(overrides)))
+        runs.append(Run(name, file, tuple(overrides), loaded))
     return runs
 
 
@@ -301,7 +307,7 @@ def _train(runs: Sequence[Run], plan: Plan, arguments: argparse.Namespace) -> in
     from nmt.cli.common import say
     from nmt.system import usable_cores
 
-    waiting = [run for run in runs if not _is_done(run, plan, arguments)]
+    waiting = [run for run in runs if not _is_done(run, plan)]
     done = len(runs) - len(waiting)
     if done:
         say(PROGRAM, f"{done} of {counted(len(runs), 'run')} are done already")
@@ -318,7 +324,7 @@ def _train(runs: Sequence[Run], plan: Plan, arguments: argparse.Namespace) -> in
                 if running and not (plan.folder / first / "log.jsonl").exists():
                     break  # the first one still encodes the text
                 run = waiting.pop(0)
-                first = first or run.name
+                first = first if running else run.name  # which encodes it, also where the one before has failed
                 words = [sys.executable, "-m", "nmt.cli.train", *_words(run, plan, arguments)]
                 output = (plan.folder / f"{run.name}.txt").open("ab")
                 # Signals of the terminal come here alone, and from here to the runs.
@@ -345,7 +351,6 @@ def _ended(one: _Started, plan: Plan, arguments: argparse.Namespace) -> int:
     from nmt.experiments.records import written
     from nmt.experiments.runs import record_of
     from nmt.files import replace_file
-    from nmt.library.evaluation import chosen_metrics
 
     run, code = one.run, one.process.returncode
     if code:
@@ -355,11 +360,10 @@ def _ended(one: _Started, plan: Plan, arguments: argparse.Namespace) -> int:
         say(PROGRAM, f"{run.name}: ended with {code}: {last} (see {file})")
         return code if code > 0 else 1
 
-    def metrics(language: str) -> list[Any]:
-        return chosen_metrics(plan.metrics, {}, called={}, language=language)
-
     try:
-        record = record_of(plan.folder / run.name, metrics=metrics, plugins=arguments.plugins)
+        record = record_of(
+            plan.folder / run.name, metrics=lambda language: _metrics(plan, language), plugins=arguments.plugins
+        )
     except NmtError as error:
         say(PROGRAM, str(error))
         return error.exit_code
@@ -372,9 +376,16 @@ def _ended(one: _Started, plan: Plan, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _is_done(run: Run, plan: Plan, arguments: argparse.Namespace) -> bool:
+def _metrics(plan: Plan, language: str | None = None) -> list[Any]:
+    """Those for a language; ConfigError for one that is not known."""
+    from nmt.library.evaluation import chosen_metrics
+
+    return chosen_metrics(plan.metrics, {}, called={}, language=language)
+
+
+def _is_done(run: Run, plan: Plan) -> bool:
     """Whether a run has a record of this configuration and budget; ConfigError for one of other settings."""
-    from nmt.config import dump, load_config
+    from nmt.config import dump
     from nmt.config.located import anchored
     from nmt.config.yaml12 import read_yaml
     from nmt.experiments.records import read_record
@@ -385,9 +396,8 @@ def _is_done(run: Run, plan: Plan, arguments: argparse.Namespace) -> bool:
     if not file.is_file():
         return False
     record = read_record(file)
-    loaded = load_config(run.config, run.overrides, plugins=arguments.plugins, warn=lambda line: None)
-    settings = json.loads(json.dumps(settings_of(anchored(loaded)), default=str))
-    written = read_yaml(dump(loaded), origin=run.config).lines  # without keys that have no effect
+    settings = json.loads(json.dumps(settings_of(anchored(run.loaded)), default=str))
+    written = read_yaml(dump(run.loaded), origin=run.config).lines  # without keys that have no effect
     for key, value in settings.items():
         if key in written and key not in OF_A_RUN and record.settings.get(key) != value:
             found = f"{key}: {shown(record.settings.get(key))} -> {shown(value)}"

@@ -14,7 +14,7 @@ from . import __version__
 from .counts import Counts, counted
 from .errors import EngineError, NmtError, UsageError, place_of
 from .formats import FORMATS, as_pharaoh, without_alignment
-from .lines import POLICIES, Pace, arriving, decodable, windows
+from .lines import POLICIES, Pace, arriving, decodable, line_by_line, windows
 from .options import NONE, OPTIONS, command_option, options_of
 from .output import STDOUT, Output, is_one_file
 from .pretrained import names
@@ -329,26 +329,19 @@ def _live(arguments: argparse.Namespace) -> int:
     translator, options = _opened(arguments)
     named = (one.name for one in SETTINGS if one.is_key and getattr(arguments, one.name) is not None)
     search = {name: options[name] for name in named} | ({"shortlist": False} if arguments.no_shortlist else {})
-    start, lines, is_open = time.perf_counter(), 0, False
+    start, lines = time.perf_counter(), 0
     try:
-        session = translator.live(arguments.live, **search)
+        translator.live(arguments.live, **search).close()
     except EngineError as error:
         raise UsageError(f"--live: {error}") from None
     with Output(target, read=[source or "/dev/stdin", *arguments.models]) as output:
         if not arguments.quiet:
             _say(f"{', '.join(arguments.models)}, live by {arguments.live}, {translator.kernels}")
-        for text in arriving(source, arguments.errors):
-            first, *others = text.split("\n")
-            output.write(session.feed(first).encode())
-            for part in others:
-                output.write((session.end() + "\n").encode())
-                session, lines = translator.live(arguments.live, **search), lines + 1
-                output.write(session.feed(part).encode())
-            is_open = bool(others[-1]) if others else is_open or bool(first)
-        if is_open:
-            output.write((session.end() + "\n").encode())
+        for text in line_by_line(arriving(source, arguments.errors), lambda: translator.live(arguments.live, **search)):
+            output.write(text.encode())
+            lines += text.endswith("\n")
     if not arguments.quiet:
-        _say(f"{counted(lines + is_open, 'line')} live in {time.perf_counter() - start:.1f} s")
+        _say(f"{counted(lines, 'line')} live in {time.perf_counter() - start:.1f} s")
     return 0
 
 

@@ -9,7 +9,7 @@ from .errors import EngineError, missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
 POLICIES: Final = ("strict", "replace", "empty")
@@ -80,6 +80,22 @@ def arriving(path: str | None, policy: str) -> Iterator[str]:
             yield text
             if not block:
                 return
+
+
+def line_by_line(texts: Iterable[str], begin: Callable[[], Any]) -> Iterator[str]:
+    """What live sessions return of text that comes in pieces: each line is a session of its own, which `begin` opens,
+    and has one line of output."""
+    session, is_open = begin(), False
+    for text in texts:
+        first, *others = text.split("\n")
+        yield session.feed(first)
+        for part in others:
+            yield session.end() + "\n"
+            session = begin()
+            yield session.feed(part)
+        is_open = bool(others[-1]) if others else is_open or bool(first)
+    if is_open:
+        yield session.end() + "\n"
 
 
 @contextmanager

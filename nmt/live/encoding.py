@@ -110,17 +110,13 @@ def _(part: SelfAttention, x: Tensor, kept: Any) -> tuple[Tensor, Tensor, Any]:
 class Listener:
     """A source sentence of a model, read token by token."""
 
-    def __init__(self, model: Seq2Seq, *, takes_back: bool = True) -> None:
-        """`takes_back`: whether some of the last tokens can be taken back.
-
-        Raises ConfigError for a model whose encoder reads ahead.
-        """
+    def __init__(self, model: Seq2Seq) -> None:
+        """Raises ConfigError for a model whose encoder reads ahead."""
         self._model = model
         bias = model.embeddings.bias
-        self._states = deque[Any]([(begun(model.encoder, bias.new_zeros(1, bias.numel())), None)], 1)
+        first = begun(model.encoder, bias.new_zeros(1, bias.numel())), None
+        self._states = deque[Any]([first], TAKEN_BACK + 1)
         """What the encoder keeps after each of the last tokens, and what the decoder's first states are made of."""
-        if takes_back:
-            self._states = deque(self._states, TAKEN_BACK + 1)
         self._rooms: tuple[_Room | None, ...] = ()
         self.tokens = 0
         """How many have been read."""

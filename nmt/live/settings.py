@@ -28,27 +28,28 @@ class Setting(NamedTuple):
         return ",".join([self.policy, *(f"{name}={value}" for name, value in self.options.items())])
 
 
-def settings(text: str) -> list[Setting]:
+def settings(text: str, *, called: str | None = None) -> list[Setting]:
     """What `POLICY[,OPTION=VALUE...]` stands for: with a range such as `wait=1..9` one for each of its numbers.
 
-    Raises ConfigError for a policy or an option that is not known.
+    Raises ConfigError for a policy or an option that is not known; its message begins with `called` or `--live TEXT`.
     """
+    called = called or f"--live {text}"
     policy, *parts = text.split(",")
     kind = POLICIES.get(policy)
     choices: dict[str, list[Any]] = {}
     for part in parts:
         name, sign, value = (piece.strip() for piece in part.partition("="))
         if not sign or not value:
-            raise ConfigError(f"--live {text}: {shown(part)} is not an option of the policy, such as wait=3")
+            raise ConfigError(f"{called}: {shown(part)} is not an option of the policy, such as wait=3")
         if name in choices:
-            raise ConfigError(f"--live {text}: {name} is given twice")
+            raise ConfigError(f"{called}: {name} is given twice")
         numbers = _RANGE.fullmatch(value)
         if numbers is None:
             choices[name] = [_value(value)]
             continue
         first, last = int(numbers[1]), int(numbers[2])
         if not first <= last < first + _MOST:
-            raise ConfigError(f"--live {text}: {value} is not a range of 1 to {_MOST} numbers, such as 1..9")
+            raise ConfigError(f"{called}: {value} is not a range of 1 to {_MOST} numbers, such as 1..9")
         choices[name] = [*range(first, last + 1)]
     each = itertools.product(*choices.values())
     found = [Setting(policy, dict(zip(choices, values, strict=True))) for values in each]

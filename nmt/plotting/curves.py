@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nmt.errors import ConfigError, DataError, counted, missing, printable, refused
 from nmt.files import is_file, is_folder
 from nmt.interop.run_layout import EVENTS, read_log
-from nmt.plotting.style import GRID, INK, LineStyle, drawing, families, line_styles
+from nmt.plotting.style import GRID, INK, LineStyle, drawing, line_styles, with_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -292,15 +292,7 @@ def _figure(logs: Sequence[Log], panels: Sequence[Panel], axis: Axis, *, columns
         place.set_visible(False)
     for place in places[max(0, len(panels) - columns) : len(panels)]:
         place.set_xlabel(axis.label)
-    legend = figure.legend(
-        handles, [""] * len(labels), loc="outside lower left", ncols=beside, handlelength=4, columnspacing=1.6
-    )
-    for text, label in zip(legend.get_texts(), labels, strict=True):
-        text.set_fontfamily(families(labels))
-        text.set_text(label)  # not given above, because a label that begins with _ would be left out
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # fixes the layout, so that the order of writing files does not matter
-    return figure
+    return with_legend(figure, handles, labels, beside=beside, columnspacing=1.6)
 
 
 def _draw(place: Axes, panel: Panel, logs: Sequence[Log], axis: Axis) -> None:

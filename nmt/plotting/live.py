@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from nmt.errors import ConfigError, DataError, missing, printable, refused
 from nmt.files import is_file, naming
 from nmt.plotting.curves import shortened
-from nmt.plotting.style import COLOURS, GRID, INK, Page, drawing, families, line_styles, width
+from nmt.plotting.style import COLOURS, GRID, INK, Page, drawing, families, line_styles, width, with_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -187,7 +187,6 @@ def lag_curves(results: Mapping[str, Sequence[Measured]], *, axis: str = "AL", m
     with drawing():
         from matplotlib.figure import Figure
 
-        fonts = families(labels)
         beside = 1 if max(map(len, labels)) > _NARROW else 2
         figure = Figure(figsize=(6.5, 3.8 + _LINE * math.ceil(len(lines) / beside)), layout="constrained")
         place = figure.add_subplot()
@@ -218,10 +217,4 @@ def lag_curves(results: Mapping[str, Sequence[Measured]], *, axis: str = "AL", m
         place.set_title(metric)
         place.set_xlabel(LAGS[axis])
         place.grid(axis="y", color=INK, alpha=GRID, linewidth=0.7)
-        legend = figure.legend(handles, [""] * len(labels), loc="outside lower left", ncols=beside, handlelength=4)
-        for text, label in zip(legend.get_texts(), labels, strict=True):
-            text.set_fontfamily(fonts)
-            text.set_text(label)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # as in curves
-        return figure
+        return with_legend(figure, handles, labels, beside=beside)

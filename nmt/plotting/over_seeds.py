@@ -10,7 +10,7 @@ import numpy as np
 
 from nmt.errors import DataError, printable
 from nmt.plotting.curves import AXES, Axis, Point, panel_of, scale_axes, shortened
-from nmt.plotting.style import GRID, INK, LineStyle, drawing, families, line_styles
+from nmt.plotting.style import GRID, INK, LineStyle, drawing, line_styles, with_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -168,12 +168,4 @@ def _figure(
         handles = [
             Line2D([], [], color=own.colour, linestyle=line or own.dash, marker=own.marker) for own in styles.values()
         ]
-        legend = figure.legend(
-            handles, [""] * len(labels), loc="outside lower left", ncols=beside, handlelength=4, columnspacing=1.6
-        )
-        for text, label in zip(legend.get_texts(), labels, strict=True):
-            text.set_fontfamily(families(labels))
-            text.set_text(label)  # not given above, because a label that begins with _ would be left out
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-        return figure
+        return with_legend(figure, handles, labels, beside=beside, columnspacing=1.6)

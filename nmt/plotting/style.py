@@ -120,6 +120,18 @@ class Page:
             self.figure.text(x / self._width, 1 - y / self._height, text, va="top", **look)
 
 
+def with_legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], *, beside: int, **look: Any) -> Figure:
+    """The figure with a legend below, so many names in a row, and its layout fixed, so that the order of writing files
+    does not matter. `labels` are as they are shown."""
+    legend = figure.legend(handles, [""] * len(labels), loc="outside lower left", ncols=beside, handlelength=4, **look)
+    for text, label in zip(legend.get_texts(), labels, strict=True):
+        text.set_fontfamily(families(labels))
+        text.set_text(label)  # not given above, because a label that begins with _ would be left out
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    return figure
+
+
 FONT = "DejaVu Sans"
 """Comes with matplotlib."""
 _UNFIT = ("Last Resort", "STIX", "cm", "DejaVu Math")

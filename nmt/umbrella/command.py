@@ -49,14 +49,14 @@ def help_text() -> str:
     lines = ["usage: nmt COMMAND ...", "", "Recurrent neural machine translation.", ""]
     for group, commands in GROUPS.items():
         lines += [f"{group}:", *(f"  {name:<14} {does}" for name, (_, does) in commands.items()), ""]
-    lines += ["`nmt train --help` explains it. It is also called `nmt-train`, and so for all."]
+    lines += ["nmt COMMAND --help explains a command. `nmt train` is the same as `nmt-train`."]
     return "\n".join(lines)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that is named first, with what follows it; its exit code, or 2 where there is no such command."""
-    name, *rest = [*(sys.argv[1:] if argv is None else argv), ""]
-    rest = rest[:-1]
+    given = [*(sys.argv[1:] if argv is None else argv)]
+    name, rest = (given or [""])[0], given[1:]
     if name in _HELP and rest and rest[0] not in _HELP:
         name, rest = rest[0], ["--help"]  # nmt help train
     if name in _HELP:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ import pytest
 import nmt
 from nmt.config import import_plugins
 from nmt.errors import ConfigError, DataError
-from nmt.evaluation import Score, build_metric, by_length, paired_test
+from nmt.evaluation import Metric, Score, build_metric, by_length, paired_test
 from nmt.evaluation.metrics import counting
 from tests.console import call
 from tests.experiments import small_runs
@@ -144,3 +144,23 @@ def test_a_metric_of_the_old_form_works_as_before(tmp_path: Path, capsys) -> Non
         assert "'exact' has no scores of sentences (Score.segments)" in capsys.readouterr().err
         metric = build_metric("exact")
         assert isinstance(metric.score(CLOSE, [RIGHT], sources=SOURCES), Score)
+
+
+def test_what_is_remembered_keeps_the_check_and_the_scorer_of_a_plugin() -> None:
+    class Own(Metric):
+        name, higher_is_better = "own", True
+        seen: ClassVar[list[object]] = []
+
+        def compute(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
+            return Score("own", float(len(hypotheses)), "", True)
+
+        def check(self, references: Sequence[Sequence[str]]) -> None:
+            self.seen.append(references)
+
+        def scorer(self) -> Any:
+            return "of the plugin"
+
+    metric = counting(Own())
+    metric.check([["a"]])
+    assert Own.seen == [[["a"]]] and metric.scorer() == "of the plugin"
+    assert metric.score(["a", "b"], [["a", "b"]]).score == 2.0

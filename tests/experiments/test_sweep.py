@@ -149,6 +149,14 @@ def test_runs_are_trained_measured_resumed_and_compared(folder: Path, capfd: pyt
         assert ("2 of 2 runs are done already" in capfd.readouterr().err) == is_done
 
 
+def test_a_metric_that_is_not_known_is_told_before_any_training(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(2, capsys, dir="many", metrics=["bleu", "chrff"])
+    assert said.startswith("nmt-train: --sweep many.yaml: metrics: 'chrff' is not a known metric. Did you mean 'chrf'?")
+    assert not Path("many").exists()
+
+
 def test_a_run_that_fails_is_told_and_the_others_continue(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_sweep(dir="many", systems={"bad": {"data.train": "no/text"}, "good": {}}, metrics=["bleu"])
     assert sweep() == 1

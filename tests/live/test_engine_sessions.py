@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +20,12 @@ from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.library.translator import Translator as LibraryTranslator
 from nmt.light.binding import Session as EngineSession
 from nmt.light.errors import EngineError
+from nmt.light.options import LIVE
 from nmt.light.translator import Translator
 from nmt.live.session import Session
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
+from nmt.registry import POLICIES
 from tests.compiled import needed_engine
 from tests.interop.engine_models import content_of, section
 from tests.light.subword_models import trained, training_text
@@ -104,6 +107,12 @@ def test_a_model_that_reads_forward_writes_what_it_writes_in_python(name: str, k
             assert wait > 3 or sum(map(bool, found)) > 5
             seen |= {*"".join(found).split()}
         assert len(seen) > 2 or name == "atr"
+
+
+def test_the_engine_has_the_policies_of_python_and_their_options() -> None:
+    """Its own are in C: `read_policy` refuses what is not among them."""
+    own = {name: [field.name for field in fields(POLICIES.get(name).Options)] for name in POLICIES.names()}
+    assert own == {name: [option] for name, option in LIVE.items()}
 
 
 @pytest.mark.slow
