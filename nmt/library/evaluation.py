@@ -149,28 +149,15 @@ def measured(
         first = next(iter(systems))
         baselines = {first: systems[first]}
     found: dict[str, list[Measured]] = {name: [] for name in systems}
+    drawn: dict[str, Any] = {"samples": samples, "seed": seed, "sources": sources}
     for metric in map(counting, metrics):
         for name, lines in systems.items():
             compared = [
-                (
-                    baseline,
-                    paired_test(
-                        metric,
-                        lines,
-                        baseline=others,
-                        references=references,
-                        test=test,
-                        samples=samples,
-                        seed=seed,
-                        sources=sources,
-                    ),
-                )
+                (baseline, paired_test(metric, lines, baseline=others, references=references, test=test, **drawn))
                 for baseline, others in baselines.items()
                 if baseline != name or len(systems) == 1
             ]
-            interval = None
-            if confidence:
-                interval = resampled(metric, lines, references, samples=samples, seed=seed, sources=sources)
+            interval = resampled(metric, lines, references, **drawn) if confidence else None
             buckets = by_length(metric, lines, references=references, sources=sources) if lengths else ()
             score = metric.score(lines, references, sources=sources)
             found[name].append(Measured(score, compared, buckets, interval))
