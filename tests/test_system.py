@@ -170,13 +170,15 @@ def test_a_mistake_in_the_options_of_no_command_waits_for_torch() -> None:
 
 
 def test_a_training_leaves_the_garbage_collector_as_it_was() -> None:
-    before = gc.get_freeze_count()
-    assert before == 0
-    with pytest.raises(KeyError), frozen_objects():
-        frozen = gc.get_freeze_count()
-        assert frozen > 1000
-        with frozen_objects():  # of a training inside another
-            pass
-        assert gc.get_freeze_count() == frozen
-        raise KeyError
-    assert gc.get_freeze_count() == 0
+    gc.unfreeze()  # what conftest.py has frozen
+    try:
+        with pytest.raises(KeyError), frozen_objects():
+            frozen = gc.get_freeze_count()
+            assert frozen > 1000
+            with frozen_objects():  # of a training inside another
+                pass
+            assert gc.get_freeze_count() == frozen
+            raise KeyError
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.freeze()

@@ -33,6 +33,7 @@ from nmt.training.run import build_updater
 from nmt.training.task import task_of
 from tests.classification.texts import write_colours, write_config, write_pairs
 from tests.other_validation import ranked_with_less_text
+from tests.quick_python import quick_python
 from tests.shared_gradients import gradients
 from tests.tiny_training import events, nmt_train, same, training_state
 
@@ -397,7 +398,7 @@ def test_json_needs_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_nmt_classify_streams(colours: Path) -> None:
-    command = [sys.executable, "-m", "nmt.classification.command", str(colours / "run"), "--device", "cpu", "-q"]
+    command = [*quick_python(), "-m", "nmt.classification.command", str(colours / "run"), "--device", "cpu", "-q"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ}) as process:
         assert process.stdin is not None and process.stdout is not None
         for line, expected in ((b"red tree\n", b"colour\n"), (b"\n", b"\n"), (b"the tree\n", b"plain\n")):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.console import call, entry_points
+from tests.quick_python import quick_python
 from tests.tiny_run import make_run
 
 REPOSITORY = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def test_a_full_disk_is_one_line_that_names_the_output(tmp_path: Path) -> None:
         for limit in (10, config + 100)  # fails at the first file, and at a later one
         for module, output in outputs
     ]
-    command = [sys.executable, "-c", LIMITED, json.dumps(calls)]
+    command = [*quick_python(), "-c", LIMITED, json.dumps(calls)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
     assert done.returncode == 0, done.stderr
     first = [f"nmt-{module}: {tmp_path / output}: File too large" for module, output in outputs]

@@ -19,9 +19,11 @@ from nmt.light.output import Output, Written, descriptor_of
 from nmt.optimization import average
 from nmt.ranking import command as rank
 from nmt.synthetic import distill
+from tests.quick_python import quick_python
 from tests.tiny_run import make_run
 
-COMMAND = [sys.executable, "-m", "nmt.corpora.command", "split", "-o"]
+PYTHON = " ".join(quick_python())
+COMMAND = [*quick_python(), "-m", "nmt.corpora.command", "split", "-o"]
 """A command that starts fast; all have the same writer."""
 
 
@@ -206,7 +208,8 @@ def test_two_outputs_are_not_mixed(run: str, tmp_path: Path, output: list[str], 
     (tmp_path / "link").symlink_to("/dev/stdout")
     words = " ".join([run, *output, "--alignment", alignment, "--device cpu --quiet"])
     done = shell(
-        f"echo a b | {sys.executable} -m nmt.cli.translate {words} {target}; echo ${{PIPESTATUS[1]}}", tmp_path
+        f"echo a b | {' '.join(quick_python())} -m nmt.cli.translate {words} {target}; echo ${{PIPESTATUS[1]}}",
+        tmp_path,
     )
     assert done.stderr == f"nmt-translate: --alignment {alignment}: is also the output; choose another file\n"
 
@@ -214,7 +217,9 @@ def test_two_outputs_are_not_mixed(run: str, tmp_path: Path, output: list[str], 
 @pytest.mark.parametrize("name", ["", "-o -", "-o /dev/stdout"])
 def test_standard_output_that_is_the_input_would_never_end(name: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("One. Two.\n")
-    done = shell(f"timeout 60 {sys.executable} -m nmt.corpora.command split -i text {name} >> text; echo $?", tmp_path)
+    done = shell(
+        f"timeout 60 {' '.join(quick_python())} -m nmt.corpora.command split -i text {name} >> text; echo $?", tmp_path
+    )
     assert "is also the input (text)" in done.stderr and (tmp_path / "text").read_text() == "One. Two.\n"
     assert done.stdout == "2\n"
 

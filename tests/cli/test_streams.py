@@ -13,9 +13,10 @@ import pytest
 from nmt.cli.descriptors import has_no_reader
 from tests.distributed.launch import Ranks
 from tests.distributed.work import translate_run
+from tests.quick_python import quick_python
 from tests.tiny_run import make_run
 
-PYTHON = f'"{sys.executable}" -m nmt.cli'
+PYTHON = f"{' '.join(quick_python())} -m nmt.cli"
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_without_any_stream_a_file_is_translated_into_a_file(folder: Path) -> No
     ],
 )
 def test_a_reader_that_went_away_is_told_by_the_exit_code(folder: Path, command: str) -> None:
-    code, _, err = shell(f'"{sys.executable}" -m nmt.{command} | true; exit ${{PIPESTATUS[0]}}', folder)
+    code, _, err = shell(f"{' '.join(quick_python())} -m nmt.{command} | true; exit ${{PIPESTATUS[0]}}", folder)
     assert code == 141
     assert [line for line in err.splitlines() if not line.startswith("nmt-score: perplexity")] == []
 
@@ -98,7 +99,7 @@ def test_a_pipe_that_is_full_and_does_not_block_is_an_error(tmp_path: Path, unbu
     _long_list(tmp_path)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    command = [sys.executable, "-m", "nmt.ranking.command", "list", "--weights", "score=1"]
+    command = [*quick_python(), "-m", "nmt.ranking.command", "list", "--weights", "score=1"]
     environment = {**_environment(), "PYTHONUNBUFFERED": unbuffered}
     done = subprocess.run(command, cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment)
     os.close(writing)

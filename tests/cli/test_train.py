@@ -20,6 +20,7 @@ from nmt.errors import CheckpointError
 from nmt.registry import CELLS
 from nmt.training.run_dir import locked
 from tests.conftest import HANGS
+from tests.quick_python import quick_python
 from tests.tiny_training import before_step, events, nmt_train, write_config, write_corpus
 
 REPOSITORY = Path(__file__).parents[2]
@@ -282,7 +283,7 @@ def test_time_limit_validates_saves_and_can_be_resumed(folder: Path, capsys: pyt
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_signal_ends_after_the_step_with_a_checkpoint(folder: Path, number: signal.Signals, code: int) -> None:
     config = write_config(folder, training={"max_steps": 10**6, "save_every": 10**6, "validate_every": 10**6})
-    command = [sys.executable, "-m", "nmt.cli.train", "--config", str(config), "--device", "cpu"]
+    command = [*quick_python(), "-m", "nmt.cli.train", "--config", str(config), "--device", "cpu"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
     log = folder / "run" / "log.jsonl"
     deadline = time.monotonic() + 60
@@ -339,7 +340,7 @@ def test_saved_run_of_a_plugin_needs_it_again(folder: Path, capsys: pytest.Captu
     config = write_config(folder, model={"cell": "again"}, training={"max_steps": 1})
     assert nmt_train(config, "--plugin", str(plugin)) == 0
     source, run = folder / "dev.en", folder / "run"
-    command = [sys.executable, "-m", "nmt.cli.translate", str(run), "-i", str(source)]
+    command = [*quick_python(), "-m", "nmt.cli.translate", str(run), "-i", str(source)]
     alone = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
     assert alone.returncode == 2 and alone.stdout == ""
     assert len(alone.stderr.splitlines()) == 1 and f"--plugin {plugin}" in alone.stderr
@@ -475,7 +476,7 @@ def test_directory_of_the_user_is_not_taken_for_a_tokenizer(folder: Path, capsys
 def test_training_goes_on_when_nobody_reads_its_messages(folder: Path) -> None:
     """As in `nmt-train ... 2>&1 | head -n 1`."""
     config = write_config(folder)
-    command = [sys.executable, "-m", "nmt.cli.train", "--config", str(config), "--device", "cpu"]
+    command = [*quick_python(), "-m", "nmt.cli.train", "--config", str(config), "--device", "cpu"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
     assert process.stderr is not None
     while "run" not in process.stderr.readline():
@@ -488,7 +489,7 @@ def test_training_goes_on_when_nobody_reads_its_messages(folder: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_full_standard_output_is_one_line(folder: Path, unbuffered: str) -> None:
-    command = [sys.executable, "-m", "nmt.cli.train", "--config", str(write_config(folder)), "--dump-config"]
+    command = [*quick_python(), "-m", "nmt.cli.train", "--config", str(write_config(folder)), "--dump-config"]
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY, env=environment)
@@ -517,7 +518,7 @@ sys.exit(main(sys.argv[1:]))
 def test_disk_that_fills_up_is_one_line_that_names_the_place(folder: Path, limit: int, named: str) -> None:
     """A limit on the size of files stands for a full disk; each fails at another place."""
     write_corpus(folder, train=600)
-    command = [sys.executable, "-c", LIMITED, str(limit), "--config", str(write_config(folder)), "--device", "cpu"]
+    command = [*quick_python(), "-c", LIMITED, str(limit), "--config", str(write_config(folder)), "--device", "cpu"]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 1 and "Traceback" not in done.stderr

@@ -19,6 +19,7 @@ from nmt.cli.lines import LiveLines, windows
 from nmt.data import read_lines
 from nmt.search.translator import Translator
 from tests.conftest import HANGS
+from tests.quick_python import quick_python
 from tests.tiny_run import make_run
 
 TEXT = "a b c\n\nd\r\n   \na b unknown\nlong@@ er"
@@ -37,7 +38,7 @@ def text(tmp_path: Path) -> str:
 
 
 def command(run: str, *options: str) -> list[str]:
-    return [sys.executable, "-m", "nmt.cli.translate", run, *options]
+    return [*quick_python(), "-m", "nmt.cli.translate", run, *options]
 
 
 class StandardInput:

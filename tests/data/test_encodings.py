@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from nmt.ranking import command as rank
 from nmt.scoring import command as score
 from nmt.tagging.labels import Columns, read_columns
 from tests.compiled import needed_engine
+from tests.quick_python import quick_python
 from tests.tiny_run import make_run
 
 MARK = "\ufeff"
@@ -199,7 +199,7 @@ def outputs(run: Path, folder: Path, *, mark: bool, capsys: pytest.CaptureFixtur
     ):
         assert main(arguments) == 0, arguments
         found.append(capsys.readouterr().out)
-    for piped in ([sys.executable, "-m", "nmt.cli.translate", str(run)],):
+    for piped in ([*quick_python(), "-m", "nmt.cli.translate", str(run)],):
         done = subprocess.run(piped, input=text.read_bytes(), capture_output=True, check=True)
         found.append(done.stdout.decode())
     return found

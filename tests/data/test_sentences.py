@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import nmt
 from nmt.corpora import command as data
 from tests.compiled import needed_engine
 from tests.conftest import SHARED
+from tests.quick_python import quick_python
 
 HARD = Path(__file__).with_name("hard_sentences.txt")
 
@@ -176,7 +176,7 @@ def test_the_command_writes_a_line_for_each_sentence(tmp_path: Path, capsys: pyt
     assert "3 lines, 3 sentences" in capsys.readouterr().err
     assert data.main([*arguments[:-1], str(text)]) == 2
     piped = subprocess.run(
-        [sys.executable, "-m", "nmt.corpora.command", "split"],
+        [*quick_python(), "-m", "nmt.corpora.command", "split"],
         input="Is it? Yes it is. No.",
         capture_output=True,
         text=True,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.quick_python import quick_python
 from tests.tiny_run import make_run
 from tests.tiny_training import write_config, write_corpus
 
@@ -21,7 +21,7 @@ PAGE = (REPOSITORY / "docs/examples.md").read_text(encoding="utf-8")
 def execute(name: str, *arguments: str, cwd: Path) -> str:
     """What an example prints."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, str(FOLDER / name), *arguments]
+    command = [*quick_python(), str(FOLDER / name), *arguments]
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -8,7 +8,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from nmt.config import load_config
 from nmt.registry import MODELS
 from tests.conftest import REPOSITORY
 from tests.console import call, parser_of
+from tests.quick_python import quick_python
 from tests.tiny_training import write_config, write_corpus
 
 
@@ -168,7 +168,7 @@ def test_a_run_that_fails_is_told_and_the_others_continue(folder: Path, capfd: p
 @pytest.mark.slow
 def test_sigterm_lets_the_runs_save_and_the_same_command_resumes(folder: Path) -> None:
     write_sweep(dir="many", keys={"model.cell": ["gru", "lrn"]}, jobs=2)
-    words = [sys.executable, "-m", "nmt.cli.train", "tiny.yaml", "--sweep", "many.yaml", "--device", "cpu"]
+    words = [*quick_python(), "-m", "nmt.cli.train", "tiny.yaml", "--sweep", "many.yaml", "--device", "cpu"]
     with subprocess.Popen(
         [*words, "--set", "training.max_steps=1000000"], stderr=subprocess.PIPE, text=True
     ) as process:

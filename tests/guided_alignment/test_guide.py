@@ -77,9 +77,10 @@ def alignment_error(run: Path, folder: Path, layer: str, *, subwords: bool) -> f
     return wrong / count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "layer", "subwords"),
-    [(RECURRENT, "decoder.0", False), pytest.param(BLOCKS, "decoder.1", True, marks=pytest.mark.slow)],
+    [(RECURRENT, "decoder.0", False), (BLOCKS, "decoder.1", True)],
     ids=["rnnsearch", "transformer"],
 )
 def test_the_alignment_error_falls(folder: Path, model: dict[str, Any], layer: str, subwords: bool) -> None:

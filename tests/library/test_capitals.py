@@ -68,7 +68,7 @@ def test_the_engine_reads_and_writes_what_the_run_does(models: dict[str, Any], k
     """Odd lines: letters without small ones, of other lengths in bytes, and of several characters."""
     chance = random.Random(3)
     parts = [*(LETTERS[:-1] * 9 + "a"), *(["{Name}", "<b>", "</b>"] * 9 if keeps else [])]
-    lines = ["".join(chance.choices(parts, k=chance.randrange(1, 30))) for _ in range(100)]
+    lines = ["".join(chance.choices(parts, k=chance.randrange(1, 30))) for _ in range(60)]
     options: Any = {"capitals": "lower", "details": DETAILS, "max_length_offset": 4, "split": "sentences", **keeps}
     count = 0
     for line, one, other in zip(
@@ -78,7 +78,7 @@ def test_the_engine_reads_and_writes_what_the_run_does(models: dict[str, Any], k
             line, other.text, other.tokens, other.source_pieces, other.notes,
         )  # fmt: skip
         count += "capitals" in one.notes
-    assert 30 < count < 90
+    assert 15 < count < 55
 
 
 @pytest.mark.parametrize("door", ["run", "file", "light"])

@@ -18,8 +18,14 @@ from tests.light.subword_models import odd_lines
 from tests.light.subwords_library import skip_without
 
 ADDRESS: Final = (*SANITIZED, "-fsanitize=address,undefined")
-TEXT = "一丁丂 七丄丅丆 万丈三上下. 丌不与丏丐\n丑丒专 ".encode() * 40 + b" ".join(odd_lines(60, seed=3))
-TEXT += " ".join(kept_lines(60, seed=5)).encode()
+
+
+def text(lines: int) -> bytes:
+    common = "一丁丂 七丄丅丆 万丈三上下. 丌不与丏丐\n丑丒专 ".encode() * lines
+    return common + b" ".join(odd_lines(lines, seed=3)) + " ".join(kept_lines(lines, seed=5)).encode()
+
+
+TEXT, LONG_TEXT = text(12), text(60)
 SHORTLIST: Final = Shortlist(
     frequent=torch.tensor([3, 4, 5]),
     partners=torch.tensor([7, 9, 11, 12]),
@@ -67,7 +73,7 @@ def test_damaged_files_stay_within_their_bounds(name: str, damager: Path, tmp_pa
 @pytest.mark.parametrize("name", [*MODELS, *OTHERS])
 def test_many_damaged_files_stay_within_their_bounds(name: str, damager: Path, tmp_path: Path) -> None:
     changes, more = (MODELS | OTHERS)[name]
-    opened = run_driver(damager, tmp_path, content(changes, **more), TEXT, what="damage", rounds=20_000, seed=7)
+    opened = run_driver(damager, tmp_path, content(changes, **more), LONG_TEXT, what="damage", rounds=20_000, seed=7)
     assert 2_000 < opened < 20_000
 
 
@@ -84,7 +90,7 @@ def test_failing_allocations_are_told(name: str, what: str, damager: Path, tmp_p
     assert run_driver(damager, tmp_path, content(changes, **more), TEXT, what=what, rounds=0) > 50
 
 
-@pytest.mark.parametrize("name", ["gru with a shortlist", "one way"])
+@pytest.mark.parametrize("name", [pytest.param("gru with a shortlist", marks=pytest.mark.slow), "one way"])
 def test_live_sessions_stay_within_their_bounds(name: str, damager: Path, tmp_path: Path) -> None:
     """Two of a model at once, whose text comes in pieces of any bytes."""
     changes, more = MODELS.get(name, ({"cell": "lrn", "encoder_direction": "forward"}, {}))
@@ -98,7 +104,7 @@ def test_threads_share_a_model_without_a_race(tmp_path: Path) -> None:
     skip_without(tmp_path, "-Wl,--defsym,other=main")
     program = driver(tmp_path, *flags, kernels=("-O1",))  # kernels know no state but that of their callers
     changes, more = MODELS["gru with a shortlist"]
-    assert run_driver(program, tmp_path, content(changes, **more), TEXT, what="threads", rounds=6) == 4
+    assert run_driver(program, tmp_path, content(changes, **more), LONG_TEXT, what="threads", rounds=6) == 4
 
 
 def test_a_child_of_a_process_whose_threads_translate_does_not_wait_for_them(tmp_path: Path) -> None:

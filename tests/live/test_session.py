@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import subprocess
-import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from nmt.interop.model_dir import load_model
 from nmt.live.encoding import Listener
 from nmt.live.words import words_of
 from tests.compiled import needed_engine
+from tests.quick_python import quick_python
 from tests.tiny_training import nmt_train, write_config, write_corpus
 
 SMALL: dict[str, Any] = {
@@ -339,7 +339,7 @@ def test_what_there_is_not_is_refused(models: dict[str, Any], policy: str, optio
 
 def test_a_pipe_gets_words_while_it_sends(models: dict[str, Any]) -> None:
     """The answer to a word comes before the next word is sent; a part of a character waits; a line for each line."""
-    command = [sys.executable, "-m", "nmt.cli.translate", str(models["folder"] / "forward"), "--live", "wait_k,wait=2"]
+    command = [*quick_python(), "-m", "nmt.cli.translate", str(models["folder"] / "forward"), "--live", "wait_k,wait=2"]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, bufsize=0, **pipes) as process:  # type: ignore[call-overload]
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None

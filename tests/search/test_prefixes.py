@@ -6,7 +6,6 @@ import bz2
 import dataclasses
 import random
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from nmt.models import build_model
 from nmt.search.translator import Translator
 from nmt.search.values import Request, Translation
 from tests.conftest import REPOSITORY
+from tests.quick_python import quick_python
 from tests.tiny_run import make_run
 
 WORDS = ["ax", "longxer", "sentence", "of", "by", "dz", "\u00df", "cv", "longver", "du"]
@@ -87,7 +87,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run of configs/demo.yaml, which takes minutes."""
     run = tmp_path_factory.mktemp("demo") / "run"
     options = ["--config", "configs/demo.yaml", "--set", f"run_dir={run}"]
-    command = [sys.executable, "-m", "nmt.cli.train", *options]
+    command = [*quick_python(), "-m", "nmt.cli.train", *options]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return run

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tests.conftest import HANGS, REPOSITORY
+from tests.quick_python import quick_python
 
 COMMAND: Final = (sys.executable, "-m", "nmt.serving.command")
 STARTS_WITHIN: Final = 120  # seconds; C kernels may have to be compiled
@@ -62,11 +63,14 @@ def started(
     ready: bool = True,
     environment: dict[str, str] | None = None,
     nohup: bool = False,
-    command: Sequence[str] = COMMAND,
+    command: Sequence[str] | None = None,
 ) -> Iterator[ServerProcess]:
-    """`nmt-serve`, or another `command`, with these arguments on a free port; under nohup only if that is asked for."""
+    """`nmt-serve`, or another `command`, with these arguments on a free port; under nohup only if that is asked for.
+
+    Whoever looks at the process itself by its number gives COMMAND.
+    """
     process = subprocess.Popen(
-        [*command, "--port", "0", *arguments],
+        [*(command or (*quick_python(), *COMMAND[1:])), "--port", "0", *arguments],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

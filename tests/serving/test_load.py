@@ -14,7 +14,7 @@ import pytest
 
 import nmt
 from tests.exported_run import Exported
-from tests.serving.server_process import ServerProcess, started
+from tests.serving.server_process import COMMAND, ServerProcess, started
 
 CLIENTS = 64
 REQUESTS = 10_000
@@ -66,7 +66,7 @@ class Clients:
 def test_64_clients_get_their_own_answers_and_memory_stays_flat(exported: Exported, by: str) -> None:
     model = getattr(exported, by)
     texts = sentences(REQUESTS)
-    with started(model, "--device", "cpu", "--quiet") as server:
+    with started(model, "--device", "cpu", "--quiet", command=COMMAND) as server:
         clients = Clients(server)
         asyncio.run(clients.ask(texts[:2000]))
         early = resident(server)
@@ -87,7 +87,7 @@ def test_64_clients_get_their_own_answers_and_memory_stays_flat(exported: Export
 
 def test_a_signal_under_load_loses_nothing_accepted(exported: Exported) -> None:
     texts = sentences(REQUESTS)
-    with started(exported.file) as server:
+    with started(exported.file, command=COMMAND) as server:
         clients = Clients(server)
 
         async def run() -> None:

@@ -466,7 +466,10 @@ def test_models_are_exchanged_under_load(exported: Exported, tmp_path: Path) -> 
         return [one["text"] for one in found.json()["translations"]]
 
     put(files[0].read_bytes())
-    with started(str(served), "--api-key", "k", "--quiet") as server, ThreadPoolExecutor(8) as pool:
+    with (
+        started(str(served), "--api-key", "k", "--quiet", command=COMMAND) as server,
+        ThreadPoolExecutor(8) as pool,
+    ):
         asking = [pool.submit(ask, place) for place in range(8)]
         try:
             for times in range(1, 5):

@@ -29,6 +29,7 @@ from nmt.training.distributed import Share
 from nmt.training.run import build_updater
 from nmt.training.task import task_of
 from tests.other_validation import ranked_with_less_text
+from tests.quick_python import quick_python
 from tests.shared_gradients import gradients
 from tests.tagging.texts import write_columns, write_config, write_segmented
 from tests.tiny_training import events, nmt_train, same, training_state
@@ -257,7 +258,7 @@ def test_segmented_lines_keep_their_characters_and_spaces(words: Path, capsys: p
 
 
 def test_nmt_tag_streams(names: Path) -> None:
-    command = [sys.executable, "-m", "nmt.tagging.command", str(names / "run"), "--device", "cpu", "-q"]
+    command = [*quick_python(), "-m", "nmt.tagging.command", str(names / "run"), "--device", "cpu", "-q"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ}) as process:
         assert process.stdin is not None and process.stdout is not None
         for line, expected in ((b"Anna and\n", b"I-PER O\n"), (b"\n", b"\n"), (b"the and\n", b"O O\n")):
