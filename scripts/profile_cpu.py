@@ -146,13 +146,13 @@ def name_kernels() -> None:
     }
     plain = library.runner
 
-    def runner(name: str, *numbers: type) -> Callable[..., None]:
-        function = plain(name, *numbers)
+    def runner() -> Callable[[bytes, int, int], None]:
+        function = plain()
 
-        def named(packed: bytes, count: int, *rest: int) -> None:
-            called = TEAM if name == "run_team" else names.get(HEAD.unpack_from(packed)[1], name)
+        def named(packed: bytes, count: int, threads: int) -> None:
+            called = TEAM if count > 1 else names.get(HEAD.unpack_from(packed)[1], "of another library")
             with record_function(f"kernel {called}"):
-                function(packed, count, *rest)
+                function(packed, count, threads)
 
         return named
 

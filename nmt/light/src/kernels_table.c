@@ -252,13 +252,9 @@ INLINE void atr_channels(const float *x, const float *before, const float *u, co
     for (i64 j = 0; j < H; j++) after[j] = atr_step(x[j], u[j] + bias[j], before[j], activation, gates);
 }
 
-UNIT_ROW(atr_row) {
-#ifdef __wasm__ /* where code has to be fetched, one loop does all that is rare */
+UNIT_ROW(atr_row) { /* one loop does all that is rare */
     if (p) atr_channels(x, before, u, v[0], after, H, p % 3, p / 3);
     else atr_channels(x, before, u, v[0], after, H, 0, 0);
-#else
-    ATR_CHOOSE(p, atr_channels, x, before, u, v[0], after, H)
-#endif
 }
 
 UNIT_ROW(rnn_row) {
@@ -310,19 +306,10 @@ INLINE void lstm_channels(const float *x, const float *before, const float *u, c
     }
 }
 
-UNIT_ROW(lstm_row) {
-#ifdef __wasm__ /* one loop, in which peepholes that are not there have no weight */
+UNIT_ROW(lstm_row) { /* in the loop for all that is rare, peepholes that are not there have no weight */
     const float *const vectors[4] = {v[0], v[1] ? v[1] : v[0], v[1] ? v[2] : v[0], v[1] ? v[3] : v[0]};
-    lstm_channels(x, before, u, vectors, after, H, p != 0, 1, v[1] ? 1.0f : 0.0f);
-#else
-    const float *const vectors[4] = {v[0], v[1], v[2], v[3]};
-    switch (2 * (v[1] != 0) + (p != 0)) {
-    case 0: lstm_channels(x, before, u, vectors, after, H, 0, 0, 0.0f); break;
-    case 1: lstm_channels(x, before, u, vectors, after, H, 1, 0, 0.0f); break;
-    case 2: lstm_channels(x, before, u, vectors, after, H, 0, 1, 1.0f); break;
-    case 3: lstm_channels(x, before, u, vectors, after, H, 1, 1, 1.0f); break;
-    }
-#endif
+    if (p || v[1]) lstm_channels(x, before, u, vectors, after, H, p != 0, 1, v[1] ? 1.0f : 0.0f);
+    else lstm_channels(x, before, u, vectors, after, H, 0, 0, 0.0f);
 }
 
 /* --- what a search asks of the logits of a row: their sum in the softmax, the largest, the k best --- */

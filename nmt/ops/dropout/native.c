@@ -11,6 +11,7 @@ INLINE void NAME(philox)(uint32_t *restrict numbers, uint64_t seed, uint32_t fir
     for (uint32_t k = 0; k < 16; k++) {
         uint32_t a = first + k, b = (uint32_t)place, c = (uint32_t)(place >> 32), d = layer;
         uint32_t key = (uint32_t)seed, other = (uint32_t)(seed >> 32);
+#pragma GCC unroll 10
         for (int round = 0; round < 10; round++) {
             uint64_t p = 0xD2511F53ull * a, q = 0xCD9E8D57ull * c;
             a = (uint32_t)(q >> 32) ^ b ^ key, b = (uint32_t)q;

@@ -30,6 +30,9 @@ Kernel = Callable[..., None]
 _SLOTS: Final = {"p": "Q", "i": "q", "f": "f4x"}
 """An argument in the eight bytes of a slot, see call.h."""
 
+_SHARED_FROM: Final = 8192
+"""Values, of the first tensor or one that is written, from which a team of threads runs a kernel for bf16."""
+
 _PLAIN: Final = (Tensor, torch.nn.Parameter)
 """Classes of plain tensors; FakeTensor and other subclasses may have no memory."""
 
@@ -93,13 +96,13 @@ def kernel(name: str, dtype: torch.dtype, *, source: Path | None = None) -> Kern
     letters = [parameter.letter for parameter in parameters]
     pack = struct.Struct("=QQq" + "".join(_SLOTS[letter] for letter in letters) + "q").pack
     caller, count = library.address(f"call_{build.shape(parameters)}"), len(letters) + 1
-    head, in_team = (caller, address, count), (caller, library.address(f"{name}_{version}_team"), count)
+    head, in_team = (caller, address, count), version == "bf16"
     pointers = [(i, p.dtypes(dtype) or _ANY, p.optional) for i, p in enumerate(parameters) if p.letter == "p"]
-    run, threads = _library().runner("run_calls"), torch.get_num_threads
+    written = [i for i, *_ in pointers if not i or not parameters[i].text.startswith("const")]
+    run, threads = _library().runner(), torch.get_num_threads
 
     def call(*arguments: Any) -> None:
-        calls = _deferred.get() if in_team[1] else None
-        values = [*arguments]
+        calls, values, team = _deferred.get() if in_team else None, [*arguments], threads()
         try:
             for place, dtypes, optional in pointers:
                 value = values[place]
@@ -109,13 +112,14 @@ def kernel(name: str, dtype: torch.dtype, *, source: Path | None = None) -> Kern
                     values[place] = value.data_ptr()
                 else:
                     raise TypeError
-            packed = pack(*(head if calls is None else in_team), *values, threads())
+            packed = pack(*head, *values, team)
         except (TypeError, IndexError, RuntimeError, OverflowError, struct.error):
             raise TypeError(_mistake(name, parameters, dtype, arguments)) from None
-        if calls is None:
-            run(packed, 1)
-        else:
+        if calls is not None:
             calls.append((packed, arguments))
+        else:
+            sizes = [arguments[i].numel() for i in written if arguments[i] is not None] if in_team and team > 1 else []
+            run(packed, 1, team if max(sizes, default=0) >= _SHARED_FROM else 1)
 
     return call
 
@@ -168,8 +172,7 @@ def in_one_team(*, possible: bool) -> Iterator[None]:
     finally:
         _deferred.reset(token)
     if calls:
-        run = _library().runner("run_team", ctypes.c_int64)
-        run(b"".join(packed for packed, _ in calls), len(calls), torch.get_num_threads())
+        _library().runner()(b"".join(packed for packed, _ in calls), len(calls), torch.get_num_threads())
 
 
 def column_sums(x: Tensor) -> Tensor:
@@ -191,11 +194,11 @@ class _Library:
         function = getattr(self.code, name, None)
         return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
-    def runner(self, name: str, *numbers: type) -> Callable[..., None]:
-        """The function of that name for packed calls, their number, and `numbers`; see native.c."""
-        function = getattr(self.code, name)
-        function.argtypes, function.restype = (ctypes.c_char_p, ctypes.c_int64, *numbers), None
-        return cast("Callable[..., None]", function)
+    def runner(self) -> Callable[[bytes, int, int], None]:
+        """What runs packed calls, so many, by so many threads; see native.c."""
+        function = self.code.run_calls
+        function.argtypes, function.restype = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64), None
+        return cast("Callable[[bytes, int, int], None]", function)
 
 
 @functools.cache

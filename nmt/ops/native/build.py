@@ -20,7 +20,8 @@ from nmt.compiling import BuildError, Recipe, processor
 
 _HERE: Final = Path(__file__).parent
 
-_FLAGS: Final = ("-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math")
+_MATH: Final = ("-fno-math-errno", "-fno-trapping-math")
+_FLAGS: Final = ("-std=gnu11", "-O2", "-fvect-cost-model", "-fPIC", "-fvisibility=hidden", *_MATH)
 _TARGETS: Final = {
     **dict.fromkeys(("x86_64", "AMD64"), ["-march=native"]),
     **dict.fromkeys(("arm64", "aarch64"), ["-mcpu=native"]),
@@ -28,8 +29,7 @@ _TARGETS: Final = {
 
 VERSIONS = {
     "f32": ("-DTYPE=f32", "-DFIRST_VERSION"),
-    "bf16": ("-DTYPE=bf16",),
-    "bf16_team": ("-DTYPE=bf16", "-DIN_TEAM"),
+    "bf16": ("-DTYPE=bf16", "-DIN_TEAM"),
 }
 """The versions of each kernel, by the last part of their names; see simd.h."""
 

@@ -3,16 +3,15 @@
 #include "call.h"
 
 #ifdef FIRST_VERSION
-/* `count` calls one after the other: caller, kernel, number of arguments, arguments. */
-API void run_calls(const slot *calls, i64 count) {
-    for (i64 i = 0; i < count; i++, calls += 3 + calls[2].i) calls[0].caller(calls[1].kernel, calls + 3);
-}
-
-/* The same by a team of threads: each thread calls every kernel and does a part of its work. */
-API void run_team(const slot *calls, i64 count, i64 threads) {
-    (void)threads;
+/* `count` calls one after the other: caller, kernel, number of arguments, arguments. With several threads they are of
+   kernels for bf16, and each thread calls every kernel and does a part of its work. */
+API void run_calls(const slot *calls, i64 count, i64 threads) {
+    if (threads > 1) {
 #pragma omp parallel num_threads(threads)
-    run_calls(calls, count);
+        run_calls(calls, count, 1);
+        return;
+    }
+    for (i64 i = 0; i < count; i++, calls += 3 + calls[2].i) calls[0].caller(calls[1].kernel, calls + 3);
 }
 #endif
 

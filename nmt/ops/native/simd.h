@@ -23,8 +23,8 @@ typedef uint16_t bf16;
 /* Work of at least this many elements is shared among the threads; for less work, waking them costs more. */
 #define PARALLEL_FROM 8192
 
-/* Each source is compiled for three versions of its kernels (see build.py): TYPE is f32 or bf16, VERSION is the end of
-   their names, IN_TEAM is defined in bf16_team. FIRST_VERSION is for functions that exist only once. */
+/* Each source is compiled for two versions of its kernels (see build.py): TYPE is f32 or bf16, VERSION is the end of their
+   names, IN_TEAM is defined for bf16. FIRST_VERSION is for functions that exist only once. */
 #define JOINED(a, b) a##_##b
 #define JOIN(a, b) JOINED(a, b)
 #define T TYPE
@@ -32,9 +32,9 @@ typedef uint16_t bf16;
 #define STORE(x) JOIN(store, TYPE)(x)
 #define NAME(name) JOIN(name, VERSION)
 
-/* PARALLEL_FOR(elements) before a loop shares it among the threads: it makes a team of threads or, in a kernel's second
-   version for bf16, the team that calls the kernel runs the loop and waits until all iterations are done. Kernels have
-   no other parallel regions. */
+/* PARALLEL_FOR(elements) before a loop shares it among the threads: it makes a team of threads or, for bf16, the team
+   that calls the kernel runs the loop and waits until all iterations are done; each thread runs what is outside of it.
+   Kernels have no other parallel regions. */
 #define PRAGMA(...) _Pragma(#__VA_ARGS__)
 #ifdef IN_TEAM
 #define PARALLEL_FOR(work) (void)(work), (void)threads; PRAGMA(omp for schedule(static))
