@@ -17,14 +17,15 @@ from nmt.data.vocabulary import EOS, PAD
 from nmt.errors import ConfigError
 from nmt.light.options import OPTIONS
 from nmt.live.encoding import Listener
-from nmt.live.words import WORD, numbers_of, splitting_of, word_ends, words_of
+from nmt.live.words import BEHIND_AN_END, ENDING, IS_OVER, WORD, numbers_of, splitting_of, word_ends, words_of
 from nmt.models.base import Seq2Seq
 from nmt.ops.recurrence import at_least_fp32
 from nmt.registry import POLICIES, NoOptions
 from nmt.search.base import limits_of
 from nmt.search.values import Request
 
-_LONGER: Final = re.compile(rf"(?:(?![{UNSPACED}_])\w){{2}}")
+_ANOTHER: Final = re.compile(rf"(?:(?![{UNSPACED}_])\w){{2}}|{BEHIND_AN_END}")
+"""What has been written would be another word, or would not have ended its sentence."""
 _OF_SEARCHES: Final = (
     "placeholders", "glossary", "replace_unknown", "capitals", "target_language", "language_model", "min_length",
     "no_repeat_ngram", "repeat_penalty",
@@ -87,15 +88,17 @@ class Policy:
         search = {"split": "none", **self.search, **options}
         request = Request(source, prefix=self.written, forbidden=self.forbidden)
         found = self.translator.translate(request, **search)
-        if _LONGER.match(self.written[-1:] + found.text[len(self.written) :]):  # another word than has been written
+        if _ANOTHER.match(self.written[-1:] + found.text[len(self.written) :]):
             found = self.translator.translate(replace(request, prefix=f"{self.written} "), **search)
         return found
 
-    def _write(self, text: str, words: int | None = None) -> None:
-        """Write a text that begins with what has been written, or its first words."""
+    def _write(self, text: str, words: int | None = None, *, source: str = "") -> None:
+        """Write a text that begins with what has been written, or its first words: then what ends it only where the
+        sentence of the source so far is over."""
         self.tail = text[len(self.written) :]
         if words is not None:
-            text = _first_words(text, words)
+            first = _first_words(text, words)
+            text = first if len(first) < len(text.rstrip()) or IS_OVER.search(source) else ENDING.sub("", first)
         if text.startswith(self.written) and len(text) > len(self.written):
             self.tail = self.tail[len(text) - len(self.written) :]
             self.written = text
@@ -145,7 +148,7 @@ class WaitK(Policy):
         if self._listens:
             self._listen(source, words=allowed, drafted=words if self.revises else 0)
         elif allowed or self.revises:
-            self._write(self._translated(source).text, allowed)
+            self._write(self._translated(source).text, allowed, source=source)
 
     def finish(self, source: str) -> None:
         if self._listens:
@@ -194,7 +197,10 @@ class _Sentence:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._words = words_of(network.tokenizer)[1]
-        self._letters = self._words.letters.nonzero()[:, 0].to(network.model.embeddings.bias.device)
+        device = network.model.embeddings.bias.device
+        self._letters, self._commas = (
+            part.nonzero()[:, 0].to(device) for part in (self._words.letters, self._words.commas)
+        )
         self._splitting = splitting_of(network.tokenizer)
         self._listener = Listener(network.model)
         self._source: list[int] = []
@@ -215,11 +221,11 @@ class _Sentence:
                 return
             if words is None:
                 self._listener.read([EOS])
-            self._write(self._written, words, may_end=words is None)
+            self._write(self._written, words, is_over=IS_OVER.search(source) is not None)
             self._tell()
             if words is not None and drafted > words:
                 draft = replace(self._written, ids=self._written.ids.copy())
-                self._write(draft, drafted, may_end=True)
+                self._write(draft, drafted, is_over=True)
                 self.tail = str(self._network.tokenizer.decode_target(draft.ids))[len(self.text) :]
 
     def _listen(self, source: str) -> None:
@@ -240,13 +246,15 @@ class _Sentence:
         self._listener.read(ids[same:])
         self._source, self._read = ids, source
 
-    def _write(self, written: _Written, words: int | None, *, may_end: bool) -> None:
-        """Write until there are so many words, all of them complete; None: until the end."""
+    def _write(self, written: _Written, words: int | None, *, is_over: bool) -> None:
+        """Write until there are so many words, all of them complete; None: until the end. Nothing ends the translation
+        of a sentence that is not over."""
         limit = int(limits_of(torch.ones(1, len(self._source) + 1), self._network.decoding))
         device = self._network.model.embeddings.bias.device
         ids, count, written_before = written.ids, written.words, len(written.ids)
         states = self._listener.initial if written.states is None else written.states
         sure = marked = len(ids), states, count  # where the next word begins, and the case marks before it
+        unended = None  # where marks begin that end the sentence
         has_mark = False
         while not written.has_ended and (words is None or (count <= words and words > 0)):
             if len(ids) >= limit:
@@ -261,6 +269,8 @@ class _Sentence:
                 scores[EOS] = float("-inf")
             if 0 < len(ids) == written_before:
                 scores[self._letters] = float("-inf")  # what has been written becomes no other word
+                if self._words.endings[ids[-1]]:
+                    scores[self._commas] = float("-inf")
             token = int(scores.argmax())
             if not has_mark:
                 marked = len(ids), states, count
@@ -269,8 +279,11 @@ class _Sentence:
             if begun or token == EOS:
                 sure = marked
                 if token == EOS or (words is not None and count + begun > words):
-                    written.has_ended = token == EOS and may_end
+                    written.has_ended = token == EOS and words is None
+                    if token == EOS and words is not None and not is_over:
+                        sure = unended or sure
                     break  # another word is predicted again when more has been read
+            unended = (unended or marked) if self._words.endings[token] else None
             count += begun
             ids.append(token)
             states = after.states
@@ -327,7 +340,7 @@ class LocalAgreement(Policy):
         if len(self._last) == self.options.agree:
             while all(len(own) > same and own[same] == self._last[0][same] for own in self._last):
                 same += 1
-        self._write(text, same)
+        self._write(text, same, source=source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,4 +372,4 @@ class AlignAtt(Policy):
             np.add.at(weights, (np.array(places)[:, None], np.array(origins)[None]), attended)
             unsure = np.flatnonzero(weights.argmax(1) >= weights.shape[1] - self.options.unread)
             sure = int(unsure[0]) if len(unsure) else len(weights)
-        self._write(found.text, sure)
+        self._write(found.text, sure, source=source)

@@ -4,11 +4,13 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "../light/src/case.h"
 #include "../light/src/engine.h"
 #include "../light/src/kept.h"
 #include "../light/src/system.h"
 
 enum { WAIT_K, LOCAL_AGREEMENT, ALIGNATT, POLICY_COUNT };
+enum { LETTER = 1, ENDING = 2, COMMA = 4 }; /* tokens that would make a word longer; see `token_words` */
 
 static const struct {
     const char *name, *option;
@@ -51,8 +53,11 @@ struct nmt_session {
     int32_t *ids;             /* of the words that have been written */
     size_t id_room;
     i64 id_count, id_words;
-    bool *letters;        /* tokens that would make a word longer [vocabulary] */
+    unsigned char *kinds; /* of tokens: LETTER, ENDING, COMMA [vocabulary] */
     block behind, marked; /* states of the decoder behind them, and behind those that are tried */
+    block unended;        /* the same before marks that end the sentence */
+    bool has_marks;       /* the source has case marks */
+    bool rereads;         /* the encoder's self-attention keeps no keys */
     bool is_complete;     /* the translation */
 };
 
@@ -67,6 +72,48 @@ static bool put(written_text *to, const char *bytes, size_t size) {
 }
 
 static text text_of(const written_text *w) { return (text){w->bytes, w->size ? w->bytes + w->size : w->bytes}; }
+
+/* --- the marks that end a sentence, and closing quotes and brackets, as nmt/light/src/split.c has them --- */
+
+static bool is_one_of(uint32_t c, const uint16_t *set) {
+    for (; *set; set++)
+        if (*set == c) return true;
+    return false;
+}
+
+static bool ends_sentence(uint32_t c) {
+    static const uint16_t ENDS[] = {'.', '!', '?', 0x2026, 0x203c, 0x203d, 0x2047, 0x2048, 0x2049, 0x589, 0x61f, 0x6d4, 0x964, 0x965,
+                                    0x104b, 0x1362, 0x1367, 0x17d4, 0x17d5, 0x3002, 0xff01, 0xff0e, 0xff1f, 0xff61, 0};
+    return is_one_of(c, ENDS);
+}
+
+static bool closes_sentence(uint32_t c) {
+    static const uint16_t CLOSES[] = {'"', '\'', ')', ']', '}', '*', 0xab, 0xbb, 0x2018, 0x2019, 0x201c, 0x201d, 0x2033, 0x2039, 0x203a,
+                                      0x3009, 0x300b, 0x300d, 0x300f, 0x3011, 0xff09, 0xff3d, 0xff63, 0};
+    return is_one_of(c, CLOSES);
+}
+
+static bool is_comma(uint32_t c) { return c == ',' || c == ';' || c == ':' || ends_sentence(c); }
+
+/* Where what ends a sentence begins at the end of a text, with a space before it; the end of the text where nothing does.
+   `is_over`: whether there is a mark among it. */
+static const char *ending_of(text t, bool *is_over) {
+    const char *found = t.end;
+    *is_over = false;
+    for (const char *p = t.end; p > t.begin; found = p) {
+        const uint32_t c = last_of((text){t.begin, p});
+        if (!ends_sentence(c) && !closes_sentence(c)) break;
+        *is_over = *is_over || ends_sentence(c);
+        for (p--; p > t.begin && (*p & 0xc0) == 0x80; p--) continue;
+    }
+    return found < t.end && found > t.begin && found[-1] == ' ' ? found - 1 : found;
+}
+
+static bool is_over(const nmt_session *s) {
+    bool found;
+    ending_of(text_of(&s->sentence), &found);
+    return found;
+}
 
 /* --- words: what white space separates and, in scripts without it, each character --- */
 
@@ -99,6 +146,7 @@ typedef struct {
     bool opens;  /* its word continues in the next one: a lone space */
     bool closes; /* it ends with a word of one character */
     bool is_mark, is_letter;
+    bool is_ending, is_comma; /* it ends a sentence; it must not follow what ended one */
 } token_words;
 
 static token_words words_of(const subwords *p, int32_t token) {
@@ -106,12 +154,15 @@ static token_words words_of(const subwords *p, int32_t token) {
     int bytes;
     token_words found = {.is_mark = subwords_is_mark(p, token)};
     const char *at = subwords_piece(p, token, &size), *end = at + size;
+    found.is_ending = size > 0;
     for (bool within = false; at < end; at += bytes) {
         const uint32_t c = character_at(at, end, &bytes);
         const bool space = c == 0x2581 || is_space(c), is_alone = is_unspaced(c), is_first = at + size == end;
         if (is_first && !space && !is_alone && !found.is_mark) found.inside = true, found.is_letter = is_alphanumeric(c);
         found.count += !space && (is_alone || !within);
         within = !space && !is_alone, found.closes = is_alone;
+        found.is_ending = found.is_ending && (ends_sentence(c) || closes_sentence(c) || (is_first && space && (size_t)bytes < size));
+        if (is_first) found.is_comma = is_comma(c);
         if (is_first && space && (size_t)bytes == size) found.opens = true;
     }
     found.count += found.opens - (found.inside || found.is_mark);
@@ -139,18 +190,32 @@ static void number_words(const subwords *p, const int32_t *ids, i64 count, int32
 
 /* --- a model that reads forward: no token is encoded twice, and each step takes the most probable one --- */
 
-/* Splits and encodes what is new of the sentence; what was split otherwise before is encoded anew. */
+/* Whether a segment ends with a word that ends so, whatever follows: case marks of others depend on no word in small letters. */
+static bool ends_segment(const nmt_session *s, text t) {
+    bool is_small = false;
+    const char *p = t.end;
+    while (p > t.begin && p[-1] != ' ') p--;
+    for (int bytes; s->has_marks && p < t.end; p += bytes) {
+        const uint32_t c = character_at(p, t.end, &bytes);
+        if (lower_of(c) != c) return false;
+        is_small = is_small || upper_of(c) != c;
+    }
+    return is_small || !s->has_marks;
+}
+
+/* Splits and encodes what is new of the sentence, the segment since s->word; what was split otherwise before is encoded anew. */
 static bool hear(nmt_session *s, bool is_last) {
     const bool by_words = subwords_by_words(s->m->source) && !is_last;
     int bytes;
     if (!by_words || s->sentence.size < s->read)
         s->word = 0, s->word_ids = 0, s->before = (word_state){0};
-    else if (s->read && s->read < s->sentence.size && is_space(character_at(s->sentence.bytes + s->read, text_of(&s->sentence).end, &bytes)))
+    else if (s->read && s->read < s->sentence.size && is_space(character_at(s->sentence.bytes + s->read, text_of(&s->sentence).end, &bytes)) &&
+             ends_segment(s, (text){s->sentence.bytes, s->sentence.bytes + s->read}))
         s->word = s->read, s->word_ids = s->source_count, s->before = s->after;
     const char *begin = s->sentence.bytes + s->word;
     const size_t size = s->sentence.size - s->word;
     s->after = s->before, s->read = s->sentence.size;
-    const i64 count = by_words ? subwords_encode_word(s->m->source, begin, size, &s->after, &s->split, &s->split_room)
+    const i64 count = by_words ? subwords_encode_word(s->m->source, begin, size, s->word > 0, &s->after, &s->split, &s->split_room)
                                : subwords_encode(s->m->source, begin, size, &s->split, &s->split_room);
     const i64 total = s->word_ids + count;
     if (count < 0 || !grown(&s->source, sizeof *s->source, &s->source_room, (size_t)total + 1)) return no_memory(s);
@@ -158,6 +223,7 @@ static bool hear(nmt_session *s, bool is_last) {
         if (i >= total || s->source[i] != s->split[i - s->word_ids]) s->heard.length = 0;
     if (count) memcpy(s->source + s->word_ids, s->split, (size_t)count * sizeof *s->source);
     s->source_count = total, s->source[total] = EOS;
+    if (s->rereads) s->heard.length = 0;
     const i64 more = total + (is_last && total) - s->heard.length;
     return more <= 0 || runner_read(s->r, s->source + s->heard.length, more, &s->heard) || no_memory(s);
 }
@@ -174,17 +240,20 @@ static int32_t next_token(nmt_session *s, i64 count, bool is_new) {
     s->m->k->linear(table, features, apart, table->bias, NO_ACTIVATION, logits, table->rows, 1, s->scratch.values);
     logits[PAD] = -INFINITY;
     if (!count) logits[EOS] = -INFINITY;
-    for (i64 id = 0; is_new && id < table->rows; id++)
-        if (s->letters[id]) logits[id] = -INFINITY; /* what has been written becomes no other word */
+    const int banned = !is_new ? 0 : LETTER | (s->kinds[row.token] & ENDING ? COMMA : 0);
+    for (i64 id = 0; banned && id < table->rows; id++)
+        if (s->kinds[id] & banned) logits[id] = -INFINITY; /* what has been written becomes no other word */
     return (int32_t)s->m->k->first_maximum(logits, table->rows);
 }
 
-/* Writes until there are so many complete words; all where the source is complete. */
+/* Writes until there are so many complete words; all where the source is complete. Nothing ends the translation of a sentence that
+   is not over. */
 static bool write_words(nmt_session *s, i64 words, bool is_last) {
     const i64 limit = (i64)(s->set.max_length_factor * (float)(s->source_count + 1)) + s->set.max_length_offset;
     const i64 most = limit < 1 ? 1 : limit, nothing = 0, written = s->id_count;
-    i64 count = written, begun = s->id_words, marked = count, marked_words = begun;
-    bool has_mark = false;
+    i64 count = written, begun = s->id_words, marked = count, marked_words = begun, unended = count, unended_words = begun;
+    const bool may_end = is_last || is_over(s);
+    bool has_mark = false, is_ending = false;
     token_words before = {0};
     if (!s->source_count || s->is_complete) return true;
     if (count) runner_restore(s->r, &s->behind), before = words_of(s->m->target, s->ids[count - 1]);
@@ -196,17 +265,23 @@ static bool write_words(nmt_session *s, i64 words, bool is_last) {
         }
         if (!has_mark && !runner_keep(s->r, &s->marked)) return no_memory(s);
         if (!has_mark) marked = count, marked_words = begun;
+        if (!has_mark && !is_ending) {
+            if (!runner_keep(s->r, &s->unended)) return no_memory(s);
+            unended = count, unended_words = begun;
+        }
         const int32_t token = next_token(s, count, count && count == written);
         if (token < 0 || !grown(&s->ids, sizeof *s->ids, &s->id_room, (size_t)count + 1)) return no_memory(s);
         const token_words own = words_of(s->m->target, token);
         const i64 more = (has_mark = own.is_mark) ? 0 : words_begun(&own, begun ? &before : NULL);
         if (more || token == EOS) {
+            block *sure = &s->marked;
+            if (token == EOS && !may_end && is_ending) marked = unended, marked_words = unended_words, sure = &s->unended;
             const block kept = s->behind;
-            s->behind = s->marked, s->marked = kept;
+            s->behind = *sure, *sure = kept;
             s->id_count = marked, s->id_words = marked_words, s->is_complete = token == EOS && is_last;
             if (token == EOS || (!is_last && begun + more > words)) break; /* it is predicted again when more has been read */
         }
-        begun += more, before = own;
+        begun += more, before = own, is_ending = own.is_ending;
         s->ids[count++] = token;
         if (!runner_reorder(s->r, &nothing, 1)) return no_memory(s);
     }
@@ -274,7 +349,8 @@ static nmt_results *translated(nmt_session *s) {
     const char *found = r ? nmt_text(r, 0, 0, &size) : NULL;
     const uint32_t last = last_of(text_of(&s->written));
     const uint32_t next = r && size > s->written.size ? character_at(found + s->written.size, found + size, &bytes) : 0;
-    if (is_alphanumeric(last) && !is_unspaced(last) && is_alphanumeric(next) && !is_unspaced(next)) {
+    const bool is_longer = is_alphanumeric(last) && !is_unspaced(last) && is_alphanumeric(next) && !is_unspaced(next);
+    if (is_longer || (ends_sentence(last) && is_comma(next))) {
         nmt_free(r);
         if (!put(&s->written, " ", 1)) return no_memory(s), NULL;
         asked.prefix = s->written.bytes, asked.prefix_size = s->written.size--;
@@ -301,6 +377,10 @@ static bool translate_again(nmt_session *s, bool is_last) {
     }
     if (is_last) end = size;
     else if (count > 0) end = words.all[count - 1].end;
+    if (!is_last && end && end == words.all[words.count - 1].end && !is_over(s)) {
+        bool has_mark;
+        end = (size_t)(ending_of((text){bytes, bytes + end}, &has_mark) - bytes);
+    }
     if (fine && size >= s->written.size && (!s->written.size || !memcmp(bytes, s->written.bytes, s->written.size))) {
         if (end > s->written.size) fine = put(&s->written, bytes + s->written.size, end - s->written.size);
         s->tail.size = 0;
@@ -412,7 +492,7 @@ void nmt_live_close(nmt_session *s) {
     runner_close(s->r);
     memory_clear(&s->heard);
     void *const all[] = {s->waiting.bytes, s->sentence.bytes, s->whole.bytes, s->written.bytes, s->tail.bytes, s->out.bytes,
-                         s->last.bytes, s->agreed, s->letters, s->logits.values, s->scratch.values, s->behind.values, s->marked.values, s->source, s->split, s->ids, s};
+                         s->last.bytes, s->agreed, s->kinds, s->logits.values, s->scratch.values, s->behind.values, s->marked.values, s->unended.values, s->source, s->split, s->ids, s};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -457,8 +537,13 @@ static bool open_session(nmt_session *s, const char *how, const nmt_options *giv
     const bool is_plain = !given && !set->replace_unknown && !set->capitals && !set->min_length && !set->no_repeat_ngram && set->repeat_penalty == 1.0f;
     if (!checked || s->policy != WAIT_K || !is_plain || m->count > 1 || m->language_count || !reads_forward(first)) return checked != NULL;
     const tensor *table = &first->tensors[first->set.table];
-    if (!(s->letters = calloc((size_t)table->rows, sizeof *s->letters))) return no_memory(s);
-    for (int32_t id = 0; id < table->rows; id++) s->letters[id] = words_of(m->target, id).is_letter;
+    if (!(s->kinds = calloc((size_t)table->rows, sizeof *s->kinds))) return no_memory(s);
+    for (int32_t id = 0; id < table->rows; id++) {
+        const token_words own = words_of(m->target, id);
+        s->kinds[id] = (unsigned char)(own.is_letter * LETTER | own.is_ending * ENDING | own.is_comma * COMMA);
+    }
+    for (int32_t id = 0; id < subwords_size(m->source); id++) s->has_marks = s->has_marks || subwords_is_mark(m->source, id);
+    for (i64 i = 0; i < first->encode.count; i++) s->rereads = s->rereads || first->encode.code[i].op == ATTEND_EARLIER;
     return ((s->r = runner_open(first, m->k, 1)) && renew(&s->logits, 1, ((size_t)table->rows + STRIP - 1) / STRIP * STRIP) &&
             renew_scratch(&s->scratch, table, 1)) || no_memory(s);
 }

@@ -23,6 +23,19 @@ SPACED_WORD: Final = re.compile(r"\s*\S+")
 CONTINUES: Final = re.compile(rf"[^\s{UNSPACED}]\Z")
 """The end of a text whose last word may continue; of one of spaced words see `SPACED_CONTINUES`."""
 SPACED_CONTINUES: Final = re.compile(r"\S\Z")
+_ENDS = (
+    ".!?\u2026\u203c\u203d\u2047-\u2049\u0589\u061f\u06d4\u0964\u0965\u104b\u1362\u1367\u17d4\u17d5"
+    "\u3002\uff01\uff0e\uff1f\uff61"
+)
+_CLOSES = (
+    "\"')\\]}*\u00ab\u00bb\u2018\u2019\u201c\u201d\u2033\u2039\u203a\u3009\u300b\u300d\u300f\u3011\uff09\uff3d\uff63"
+)
+ENDING: Final = re.compile(rf" ?[{_ENDS}{_CLOSES}]+\Z")
+"""What ends a sentence at the end of a text, as nmt/light/src/split.c has it: marks, closing quotes and brackets."""
+IS_OVER: Final = re.compile(rf"[{_ENDS}][{_ENDS}{_CLOSES}]*\s*\Z")
+"""The end of a text whose sentence is over."""
+BEHIND_AN_END: Final = f"[{_ENDS}][,;:{_ENDS}]"
+"""What no translation has behind the marks that ended it."""
 _MOST_MARKS: Final = 3
 """Case marks before one word."""
 _PROBE: Final = "Ab CD EF. g-h \U0010fffd \U0010fffd IJ k Lm No Pq, r St Uv Wx Yz 12 AB \u00e9, CD"
@@ -46,6 +59,10 @@ class Words(NamedTuple):
     """[V] bool, case marks, which are parts of the words that follow them."""
     letters: Tensor
     """[V] bool, tokens that would make a longer word of the one before them, as a comma behind it does not."""
+    endings: Tensor
+    """[V] bool, marks that end a sentence, and closing quotes and brackets."""
+    commas: Tensor
+    """[V] bool, tokens that must not follow such a mark without a space."""
 
     def on(self, device: torch.device) -> Words:
         """The same on another device."""
@@ -105,7 +122,10 @@ def _words(names: Sequence[str], marks: set[str], separator: str, splits_at_spac
     if splits_at_spaces:
         counts, never = torch.ones(len(names), dtype=torch.long), torch.zeros(len(names), dtype=torch.bool)
         opens = torch.tensor([bool(separator) and name.endswith(separator) for name in names])
-        return Words(counts, inside=never, opens=opens, closes=never, marks=never, letters=never)
+        endings = torch.tensor([ENDING.match(name) is not None for name in names])
+        return Words(
+            counts, inside=never, opens=opens, closes=never, marks=never, letters=never, endings=endings, commas=never
+        )
     texts = [name.replace(WORD_BEGIN, " ") for name in names]
     counts = torch.tensor([len(WORD.findall(text)) for text in texts])
     are_spaces = torch.tensor([name == WORD_BEGIN for name in names])
@@ -118,6 +138,8 @@ def _words(names: Sequence[str], marks: set[str], separator: str, splits_at_spac
         closes=torch.tensor([not CONTINUES.search(text) and not text[-1:].isspace() for text in texts]),
         marks=are_marks,
         letters=inside & torch.tensor([text[:1].isalnum() for text in texts]),
+        endings=torch.tensor([ENDING.match(text) is not None for text in texts]),
+        commas=torch.tensor([re.match(BEHIND_AN_END, f".{text}") is not None for text in texts]),
     )
 
 

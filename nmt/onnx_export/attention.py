@@ -12,7 +12,7 @@ from nmt.onnx_export.graph import Term, op
 BASE = 10_000.0
 """Of rotary positions."""
 _NEVER = -1e30
-"""Score of a position that is padding: its weight is 0."""
+"""Score of a position that is padding, or not to be seen: its weight is 0."""
 
 
 def additive(query: Term, keys: Term, values: Term, score: Term, *, mask: Term, heads: int) -> tuple[Term, Term]:
@@ -31,11 +31,15 @@ def dot(query: Term, keys: Term, values: Term, *, mask: Term | None, heads: int,
     return _mixed(scores, values, mask=mask, heads=heads)
 
 
-def self_attention(query: Term, keys: Term, values: Term, *, mask: Term, heads: int, width: int) -> Term:
-    """The same for all words of a sentence at once: all [B, S, W], `mask` [B, S, 1]."""
+def self_attention(
+    query: Term, keys: Term, values: Term, *, mask: Term, heads: int, width: int, later: Term | None = None
+) -> Term:
+    """The same for all words of a sentence at once: all [B, S, W], `mask` [B, S, 1]; `later` [S, S] is 1 where a key
+    must not be seen."""
     query = query.reshape(0, 0, heads, -1).transposed(0, 2, 1, 3)
     keys, values = (_columns(x, heads) for x in (keys, values))  # [B, heads, D, S]
     scores = op("MatMul", query, keys) * (1 / math.sqrt(width // heads))  # [B, heads, S, S]
+    scores = scores if later is None else scores + later * _NEVER
     powers = _powers(scores, _row(mask), dimension=3).transposed(0, 1, 3, 2)
     return (op("MatMul", values, powers) / _totals(powers, mask)).transposed(0, 3, 1, 2).reshape(0, 0, width)
 

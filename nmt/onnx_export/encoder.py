@@ -110,9 +110,12 @@ class EncoderEmitter(Emitter):
         return op("CumSum", ones, self._graph.integer(0), exclusive=1)
 
     def attended(self, one: Instruction) -> Term:
-        """Of all words to all [B, S, n]."""
+        """Of all words to all, or to those up to them [B, S, n]."""
         query, keys, values = (self.operand(one, place) for place in range(3))
-        return self_attention(query, keys, values, mask=self.mask_column, heads=one.p, width=one.n)
+        later = None
+        if one.op == Op.ATTEND_EARLIER:
+            later = op("Cast", op("Less", self._places().reshape(-1, 1), self._places()), to=TensorProto.FLOAT)
+        return self_attention(query, keys, values, mask=self.mask_column, heads=one.p, width=one.n, later=later)
 
     def _missing(self, value: Value) -> Term:
         """Registers with one row for each sentence begin with zeros."""
@@ -127,4 +130,5 @@ _SPECIAL: Final = {
     Op.ROTATE: EncoderEmitter.turned,
     Op.POSITIONS: EncoderEmitter.placed,
     Op.ATTEND_SELF: EncoderEmitter.attended,
+    Op.ATTEND_EARLIER: EncoderEmitter.attended,
 }

@@ -43,6 +43,7 @@ ONE_WAY: dict[str, dict[str, Any]] = {
     "rnnsearch": {"architecture": "rnnsearch", "cell": "gru"},
     "blocks": {**BLOCKS, "cell": "lrn"},
     "blocks with a cache": {**BLOCKS, "cell": "atr", "architecture_options": CACHED},
+    "self-attention": {**BLOCKS, "architecture_options": {**CACHED, "encoder_mixing": "attention"}},
 }
 LIMIT = {"max_length_offset": 3}
 ODD = ["\u9f98", "\u0e01\u0e02", "caf\u00e9", "x\ufeffy", "\U0001f600", "\ufb01", "a\u0301", "(Dr.", "yes!No."]
@@ -107,6 +108,37 @@ def test_a_model_that_reads_forward_writes_what_it_writes_in_python(name: str, k
             assert wait > 3 or sum(map(bool, found)) > 5
             seen |= {*"".join(found).split()}
         assert len(seen) > 2 or name == "atr"
+
+
+CAPITALS = (
+    "The Dog sleeps in Berlin",
+    "the dog SLEEPS",
+    "a cat in BERLIN eats",
+    "The Cat Of The Dog eats",
+    "NATO and the cat",
+)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_words_in_capitals_are_split_as_in_python(kind: str, tmp_path: Path) -> None:
+    """Of a model with case marks, which are about several words: in segments that end with words in small letters."""
+    (tmp_path / "text").write_text("\n".join(CAPITALS * 20) + "\n", encoding="utf-8")
+    options = SentencePieceOptions(case="markup", model_type=kind, vocab_size=90, byte_fallback=False)
+    tokenizer = SentencePieceTokenizer.train([tmp_path / "text"], [tmp_path / "text"], options=options, seed=1)
+    model = random_model(tokenizer, encoder_direction="forward", **ONE_WAY["blocks"])
+    path = tmp_path / "model.nmt"
+    path.write_bytes(content_of(model, subwords=(tokenizer.models * 2)[:2], **LIMIT))
+    draw, words = random.Random(3), sorted({word for line in CAPITALS for word in line.split()})
+    text = [
+        draw.choice([str.lower, str.upper, str.title, str])(draw.choice([*words, "☃", "x1", "Ünd-so"]))
+        for _ in range(150)
+    ]
+    pieces = [f"{word}{'. ' if place % 40 == 39 else ' '}" for place, word in enumerate(text)]
+    with Translator(path, library=needed_engine()) as translator:
+        for wait in (1, 3):
+            found = fed(translator.live(wait=wait), pieces)
+            assert found == fed(in_python(model, tokenizer, wait=wait), pieces)
+            assert len({*"".join(found).split()}) > 5
 
 
 def test_the_engine_has_the_policies_of_python_and_their_options() -> None:

@@ -175,6 +175,54 @@ def test_a_word_that_was_written_becomes_no_other_word(models: dict[str, Any], m
     assert found
 
 
+@pytest.fixture(scope="module")
+def ending(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """A model of whole sentences, all of which end with a full stop, and its file; one with commas within them."""
+    needed_engine()
+    folder = tmp_path_factory.mktemp("ending")
+    write_corpus(folder)
+    for path in folder.glob("*.??"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        text = "".join(f"{line.replace(' ', ', ', 1) if len(line) % 2 else line}.\n" for line in lines)
+        path.write_text(text, encoding="utf-8")
+    data = {"tokenizer": "sentencepiece", "tokenizer_options": {"vocab_size": 60, "byte_fallback": False}}
+    for name in ("forward", "both"):
+        model = {**SMALL, "encoder_direction": name}
+        training = {"max_steps": 300, "validate_every": 300}
+        path = write_config(folder, model=model, data=data, training=training)
+        assert nmt_train(path, "--set", f"run_dir={folder / name}") == 0
+    assert export.main([str(folder / "forward"), "-o", str(folder / "m.nmt"), "--precision", "fp32"]) == 0
+    with nmt.load(folder / "forward") as one, nmt.load(folder / "both") as other, nmt.load(folder / "m.nmt") as file:
+        yield {"forward": one, "both": other, "file": file}
+
+
+@pytest.mark.parametrize("policy", ["wait_k", "local_agreement", "alignatt", "wait_k,beam_size"])
+@pytest.mark.parametrize("model", ["forward", "both", "file"])
+def test_nothing_ends_a_sentence_that_is_not_over(ending: dict[str, Any], model: str, policy: str) -> None:
+    """Though each translation of its beginning has a full stop; it gets its own when it is over."""
+    options = {"wait_k": {"wait": 1}, "wait_k,beam_size": {"wait": 1, "beam_size": 2}}.get(policy, {})
+    written = 0
+    for source in (SOURCE.partition(".")[0], "mo ka", "ta, li su", "ne"):
+        session = ending[model].live(policy.partition(",")[0], **options)
+        found = [session.feed(f"{word} ") for word in source.split()]
+        assert "." not in "".join(found)
+        written += len("".join(found))
+        assert (session.feed("re. ") + session.end()).endswith(".")
+    assert written > 10
+
+
+@pytest.mark.parametrize("model", ["forward", "both", "file"])
+def test_an_end_is_written_when_that_of_the_source_was_read(ending: dict[str, Any], model: str) -> None:
+    """Before the next sentence says that this one is over; what follows it then begins another word."""
+    ended = 0
+    for source in (SOURCE.partition(".")[0], "mo ka", "su li ta", "ne", "de go la ni", "ku fi"):
+        session = ending[model].live(wait=1)
+        found = session.feed(f"{source}. ")
+        ended += found.endswith(".")
+        assert not found.endswith(".") or (session.feed("ba, du ") + session.end())[:1] in ("", " ")
+    assert ended > 1
+
+
 def test_sentences_are_translated_one_by_one(models: dict[str, Any]) -> None:
     """By a policy that writes nothing before their ends."""
     for name in ("both", "file"):

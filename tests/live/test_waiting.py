@@ -22,7 +22,7 @@ from tests.tiny_training import nmt_train, write_config, write_corpus
 COUNTS = torch.ones(12, dtype=torch.long)
 COUNTS[[EOS, 3, 5, 9]] = 0  # the end symbol, and what goes on with a word
 NONE = torch.zeros(12, dtype=torch.bool)
-BOTH = (Words(COUNTS, inside=NONE, opens=NONE, closes=NONE, marks=NONE, letters=NONE),) * 2
+BOTH = (Words(COUNTS, inside=NONE, opens=NONE, closes=NONE, marks=NONE, letters=NONE, endings=NONE, commas=NONE),) * 2
 WAIT = torch.tensor([1, 2, 3])
 CASES = [
     *((name, cell) for name in ("deepnmt", "transformer") for cell in sorted(set(CELLS.names()) - {"rnn"})),

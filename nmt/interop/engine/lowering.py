@@ -216,10 +216,8 @@ def _block_encoder(program: Program, encoder: blocks.BlockEncoder, x: Value) -> 
         _check_class(mixing, blocks.SourceMixing, blocks.SelfAttention)
         if isinstance(mixing, blocks.SourceMixing):
             mixed = _linear(program, mixing.out, _encoder(program, mixing.rnn, normed).outputs)
-        elif mixing.causal:
-            raise ConfigError("model.encoder_direction: 'forward' with self-attention is not in the engine")
         else:
-            mixed = _self_attention(program, mixing, normed, Op.ATTEND_SELF)
+            mixed = _self_attention(program, mixing, normed, Op.ATTEND_EARLIER if mixing.causal else Op.ATTEND_SELF)
         _add(program, block.norm, x, mixed)
         _feed_forward(program, block.feed_forward, x)
     return Encoded(_block_norm(program, encoder.norm, x), lambda: x)

@@ -178,6 +178,7 @@ class Op(IntEnum):
     ATTEND_SELF = 16
     ATTEND_CACHE = 17
     POSITIONS = 18
+    ATTEND_EARLIER = 19
     LRN = 20
     OLRN = 21
     SRU = 22

@@ -296,7 +296,7 @@ static bool plain_shape(const where *w, const instruction *i, shape *s) {
     case ATTEND_ADDITIVE: case ATTEND_DOT: case ATTEND_CACHE:
         s->b = s->c = n, s->lengths[0] = heads && i->op == ATTEND_ADDITIVE ? n / (uint64_t)i->p : 0;
         return heads && !w->encode;
-    case ATTEND_SELF: s->b = s->c = n; return heads && w->encode && !w->in_loop;
+    case ATTEND_SELF: case ATTEND_EARLIER: s->b = s->c = n; return heads && w->encode && !w->in_loop;
     default: return false;
     }
 }
@@ -353,7 +353,7 @@ static bool spaces_fit(const where *w, const instruction *i, const shape *s) {
     }
     if (i->op == EMBED && w->encode && own != source) return false;
     bool placed = i->op == ROTATE || i->op == POSITIONS;
-    if ((placed || i->op == ATTEND_SELF) && w->encode && own != source) return false;
+    if ((placed || i->op == ATTEND_SELF || i->op == ATTEND_EARLIER) && w->encode && own != source) return false;
     if (i->op == ATTEND_ADDITIVE || i->op == ATTEND_DOT) b = source;
     if (!fits(m, i->a, s->a, a) || !fits(m, i->b, s->b, b) || !fits(m, i->c, s->c, b)) return false;
     bool elementwise =

@@ -29,7 +29,7 @@ struct runner {
     block scratch;
     block attending;          /* for kernels of attention */
     block turns, sinusoids;   /* of ROTATE and of POSITIONS, see `waves_at` */
-    block self;               /* tiles of an ATTEND_SELF */
+    block self;               /* tiles of an ATTEND_SELF or ATTEND_EARLIER */
     i64 width;                /* of a tile of all ATTEND_DOT together, see `pack_memory` */
     const float **tiles;      /* of what is attended to */
     size_t tile_room;
@@ -332,7 +332,8 @@ static bool run_self_attention(const task *t) {
     if (!renew(&r->self, (size_t)((t->length + TILE - 1) / TILE), (size_t)size)) return false;
     pack(t, t->i, t->length, r->self.values, size);
     if (!find_tiles(r, r->self.values, size, t->length)) return false;
-    attend(t, 0, t->count, t->length, NULL, 0.0f);
+    for (i64 row = 0, rows = t->i->op == ATTEND_SELF ? t->count : 1; row < t->count; row += rows)
+        attend(t, row, rows, rows == 1 ? row + 1 : t->length, NULL, 0.0f);
     return true;
 }
 
@@ -415,15 +416,10 @@ static bool run_one(const task *t) {
     case POSITIONS: return run_positions(t);
     case ATTEND_ADDITIVE: run_additive_attention(t); return true;
     case ATTEND_DOT: return run_dot_attention(t);
-    case ATTEND_SELF: return run_self_attention(t);
+    case ATTEND_SELF: case ATTEND_EARLIER: return run_self_attention(t);
     case ATTEND_CACHE: return run_cache(t);
     default: (i->op >= LRN ? run_unit : run_elementwise)(t); return true;
     }
-}
-
-bool runner_encode(runner *r, const int32_t *ids, i64 length, memory *to) {
-    to->length = 0;
-    return runner_read(r, ids, length, to);
 }
 
 bool reads_forward(const model *m) {

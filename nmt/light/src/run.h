@@ -41,13 +41,11 @@ typedef struct runner runner;
 runner *runner_open(const model *, const kernels *, i64 rows);
 void runner_close(runner *);
 
-/* Encodes `length` ids, of which each is in the vocabulary and the last is the end symbol. False where memory ends. */
-bool runner_encode(runner *, const int32_t *ids, i64 length, memory *to);
-
 /* Whether a model reads each token before those that follow it. */
 bool reads_forward(const model *);
 
-/* Encodes `count` more ids of a sentence by such a model, behind those of to->length that have been read last by this runner. */
+/* Encodes `count` ids, of which each is in the vocabulary, and the last of a sentence is the end symbol: all of one where
+   to->length is 0; else more of one, by such a model, behind those that this runner has read last. False where memory ends. */
 bool runner_read(runner *, const int32_t *ids, i64 count, memory *to);
 
 /* Row `row` gets the first state of the sentence that was encoded last. */

@@ -259,7 +259,8 @@ static bool begin(searcher *s, slot *own, const sentence *what, i64 row) {
     own->steps = 0, own->alive_count = 1, own->finished_count = 0, own->node_count = 0, own->attention_count = 0;
     own->alive[0] = (ranked){0.0f, -1, 0};
     for (int m = 0; m < s->count; m++) {
-        if (!runner_encode(s->runners[m], what->ids, what->length, &own->memories[m])) return false;
+        own->memories[m].length = 0;
+        if (!runner_read(s->runners[m], what->ids, what->length, &own->memories[m])) return false;
         runner_begin(s->runners[m], row);
     }
     own->key = (uint64_t)(int64_t)s->set->seed;

@@ -824,7 +824,7 @@ int64_t subwords_read(const subwords *model, const char *text, size_t size, char
 
 /* `part`: whether the text is part of a line, `inside` it or at its beginning. */
 static int64_t encode_marked(const subwords *model, const char *text, size_t size, bool part, bool inside, int32_t **ids,
-                             size_t *room, token_span **spans, size_t *span_room) {
+                             size_t *room, token_span **spans, size_t *span_room, word_state *state) {
     char *plain = NULL, *marked = NULL;
     size_t plain_room = 0, marked_room = 0, begin = 0;
     origin_list origins = {0};
@@ -834,7 +834,7 @@ static int64_t encode_marked(const subwords *model, const char *text, size_t siz
         count = case_mark(model->cases, plain ? plain + begin : "", (size_t)count, part && inside, part && !inside, &marked,
                           &marked_room, spans ? &marks : NULL);
     const int64_t marked_size = count;
-    if (count >= 0) count = encode(model, marked ? marked : "", (size_t)count, ids, room, spans, span_room, NULL);
+    if (count >= 0) count = encode(model, marked ? marked : "", (size_t)count, ids, room, spans, span_room, state);
     for (int64_t i = 0; spans && i < count; i++) {
         token_span *own = &(*spans)[i];
         *own = (token_span){origins.all[begin + marks.all[own->begin]], origins.all[begin + marks.all[own->end]]};
@@ -851,7 +851,7 @@ static int64_t encode_marked(const subwords *model, const char *text, size_t siz
 
 int64_t subwords_encode_spans(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room,
                               token_span **spans, size_t *span_room) {
-    if (model->cases) return encode_marked(model, text, size, false, false, ids, room, spans, span_room);
+    if (model->cases) return encode_marked(model, text, size, false, false, ids, room, spans, span_room, NULL);
     return encode(model, text, size, ids, room, spans, span_room, NULL);
 }
 
@@ -860,16 +860,18 @@ int64_t subwords_encode(const subwords *model, const char *text, size_t size, in
 }
 
 int64_t subwords_encode_part(const subwords *model, const char *text, size_t size, bool inside, int32_t **ids, size_t *room) {
-    if (model->cases) return encode_marked(model, text, size, true, inside, ids, room, NULL, NULL);
+    if (model->cases) return encode_marked(model, text, size, true, inside, ids, room, NULL, NULL, NULL);
     return encode(model, text, size, ids, room, NULL, NULL, NULL);
 }
 
 bool subwords_by_words(const subwords *model) {
     const model_spec *spec = &model->spec;
-    return spec->dummy_space && spec->remove_extra_spaces && spec->escape_spaces && !spec->space_is_suffix && !model->cases && !model->whole_lines;
+    return spec->dummy_space && spec->remove_extra_spaces && spec->escape_spaces && !spec->space_is_suffix && !model->whole_lines;
 }
 
-int64_t subwords_encode_word(const subwords *model, const char *text, size_t size, word_state *state, int32_t **ids, size_t *room) {
+int64_t subwords_encode_word(const subwords *model, const char *text, size_t size, bool inside, word_state *state, int32_t **ids,
+                             size_t *room) {
+    if (model->cases) return encode_marked(model, text, size, inside, inside, ids, room, NULL, NULL, state);
     return encode(model, text, size, ids, room, NULL, NULL, state);
 }
 

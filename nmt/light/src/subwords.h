@@ -33,9 +33,10 @@ typedef struct {
     bool after_unknown; /* several unknown parts are one */
 } word_state;
 
-/* Whether words can be split one by one: the ids of a text are then those of its words, which white space separates. */
+/* Whether words can be split one by one: the ids of a text are then those of its words, which white space separates; with case marks
+   of its parts that end with a word in small letters. `inside`: the word is not the first. */
 bool subwords_by_words(const subwords *);
-int64_t subwords_encode_word(const subwords *, const char *text, size_t size, word_state *, int32_t **ids, size_t *room);
+int64_t subwords_encode_word(const subwords *, const char *text, size_t size, bool inside, word_state *, int32_t **ids, size_t *room);
 
 /* A text as it is read, normalised, without the spaces at its ends; grown and returned as ids are. */
 int64_t subwords_read(const subwords *, const char *text, size_t size, char **to, size_t *room);
