@@ -88,7 +88,7 @@ class Policy:
         search = {"split": "none", **self.search, **options}
         request = Request(source, prefix=self.written, forbidden=self.forbidden)
         found = self.translator.translate(request, **search)
-        if _ANOTHER.match(self.written[-1:] + found.text[len(self.written) :]):
+        if self.written and _ANOTHER.match(self.written[-1:] + found.text[len(self.written) :]):
             found = self.translator.translate(replace(request, prefix=f"{self.written} "), **search)
         return found
 

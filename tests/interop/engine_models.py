@@ -90,7 +90,9 @@ OTHERS = [
     {"architecture": "rnnsearch_deepatt", "encoder_layers": 3, "decoder_layers": 3, "attention_heads": 4},
     {"architecture": "rnnsearch_deepatt", "encoder_hidden_size": 20, "layer_norm": False, "tie_embeddings": "all"},
     {
-        "architecture": "transformer", "encoder_direction": "forward", "embedding_size": 24,
+        "architecture": "transformer",
+        "encoder_direction": "forward",
+        "embedding_size": 24,
         "architecture_options": {"encoder_mixing": "attention", "heads": 2},
     },
 ]

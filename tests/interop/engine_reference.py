@@ -261,6 +261,10 @@ class Search:
     def _op16(self, one: Instruction, row: int | None) -> Array:
         return self._dot(one, *self._operands(one, None, one.n, one.n, one.n))[0]
 
+    def _op19(self, one: Instruction, row: int | None) -> Array:
+        a, b, c = self._operands(one, None, one.n, one.n, one.n)
+        return np.concatenate([self._dot(one, a[i : i + 1], b[: i + 1], c[: i + 1])[0] for i in range(len(a))])
+
     def _op17(self, one: Instruction, row: int | None) -> Array:
         a, b, c = self._operands(one, None, one.n, one.n, one.n)
         keys, values = self.caches[one.t[0]]

@@ -7,6 +7,7 @@ import subprocess
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from nmt.data.vocabulary import EOS, PAD
 from nmt.interop.model_dir import load_model
 from nmt.live.encoding import Listener
 from nmt.live.words import words_of
+from nmt.registry import POLICIES as POLICIES_OF
 from tests.compiled import needed_engine
 from tests.quick_python import quick_python
 from tests.tiny_training import nmt_train, write_config, write_corpus
@@ -221,6 +223,43 @@ def test_an_end_is_written_when_that_of_the_source_was_read(ending: dict[str, An
         ended += found.endswith(".")
         assert not found.endswith(".") or (session.feed("ba, du ") + session.end())[:1] in ("", " ")
     assert ended > 1
+
+
+def test_no_comma_follows_a_full_stop(ending: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of an abbreviation, behind which the translation goes on, is written; then it gets no comma."""
+    model, tokenizer, *_ = ending["forward"]._network()
+    names = tokenizer.target_tokens(range(tokenizer.target_size))
+    word = next(place for place, name in enumerate(names) if name[:1] == "\u2581" and name[1:].isalpha())
+    stop, comma = names.index("."), names.index(",")
+    plan, step = iter([[word], [stop], [word], [comma, word]]), model.step
+
+    def planned(last: Any, state: Any) -> Any:
+        logits, after = step(last, state)
+        logits = torch.zeros_like(logits)
+        for rank, token in enumerate(next(plan, [word])):
+            logits[0, token] = 9 - rank
+        return logits, after
+
+    monkeypatch.setattr(model, "step", planned)
+    session, name = ending["forward"].live(wait=1), names[word][1:]
+    assert [session.feed("ba "), session.feed("de ")] == [f"{name}.", f" {name}"]
+
+
+def test_a_translation_that_would_have_a_comma_behind_a_full_stop() -> None:
+    """It is made again, with a space behind the full stop."""
+    asked = list[str]()
+
+    class Planned:
+        def translate(self, request: Any, **_: Any) -> Any:
+            asked.append(request.prefix)
+            return SimpleNamespace(text={"": "usw. ab", "usw.": "usw., ab", "usw. ": "usw. cd"}[request.prefix])
+
+    kind = POLICIES_OF.get("wait_k")
+    policy = kind(Planned(), kind.Options(wait=1), search={}, network=None)
+    policy.begin()
+    policy.read("a", 1)
+    policy.read("a b", 2)
+    assert asked == ["", "usw.", "usw. "] and policy.written == "usw. cd"
 
 
 def test_sentences_are_translated_one_by_one(models: dict[str, Any]) -> None:
