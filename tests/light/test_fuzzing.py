@@ -1,4 +1,5 @@
-"""Coverage-guided fuzzing of the engine by libFuzzer and clang's sanitizers: model files, SentencePiece models, text.
+"""Coverage-guided fuzzing of the engine by libFuzzer and clang's sanitizers: model files, SentencePiece models, text,
+live sessions.
 
 NMT_FUZZ_SECONDS is how long each target runs, by default 20; NMT_FUZZ_KEEP a folder in which what it found is kept, and
 from which a later run starts.
@@ -146,3 +147,32 @@ def test_text(objects: list[str], tmp_path: Path) -> None:
             ids = reference.encode(line, out_type=int)
             assert model.encode(line) == ids, line
             assert model.decode(ids) == reference.decode(ids).encode(), ids
+
+
+def test_live_sessions(objects: list[str], tmp_path: Path) -> None:
+    """Of models that read forward, with case marks and with self-attention, and of one that reads both ways."""
+    proto, (*_, marked) = trained(model_type="unigram"), subword_models(tmp_path)
+    blocks = {"architecture": "transformer", "embedding_size": 8, "hidden_size": 8}
+    made = [
+        (marked, {"encoder_direction": "forward"}),
+        (proto, {"encoder_direction": "forward", "encoder_layers": 2}),
+        (
+            proto,
+            {
+                **blocks,
+                "encoder_direction": "forward",
+                "architecture_options": {"heads": 2, "encoder_mixing": "attention"},
+            },
+        ),
+        (proto, {}),
+    ]
+    paths = []
+    for number, (own, changes) in enumerate(made):
+        size = sentencepiece.SentencePieceProcessor(model_proto=own).vocab_size()
+        settings = {"cell": "lrn", "hidden_size": 8, "embedding_size": 8, **changes}
+        paths.append(tmp_path / f"{number}.nmt")
+        limits: dict[str, Any] = {"max_length_factor": 0.5, "max_length_offset": 2}
+        model = build_model(section(**settings), size, size).eval()
+        paths[-1].write_bytes(content_of(model, precision="int8", subwords=(own, own), **limits))
+    seeds = [bytes([i % 20, 7 * i % 256]) + line[:150] for i, line in enumerate(odd_lines(64, seed=5))]
+    fuzz("live", tmp_path, objects, seeds, longest=200, NMT_FUZZ_MODELS=":".join(map(str, paths)))

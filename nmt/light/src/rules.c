@@ -26,7 +26,7 @@ i64 place_of(const next_words *n, int32_t token) {
 
 /* --- from words to wishes --- */
 
-static text text_of(const char *bytes, size_t size) { return (text){bytes, bytes + size}; }
+static text text_of(const char *bytes, size_t size) { return (text){bytes, size ? bytes + size : bytes}; }
 
 /* A text with one space for all white space between words; the bytes that it has, -1 where memory ends. */
 static int64_t with_single_spaces(text t, char **to, size_t *room) {
