@@ -223,10 +223,6 @@ class Translator(NotCopied):
         for name, value in search.items():
             if name in NOT_LIVE and value not in (False, NONE, ()):
                 raise EngineError(f"{name}: a live session has no such option")
-        if own.pop("revise", False):
-            raise EngineError(
-                "revise: the engine takes back nothing that it has read; nmt.load(FILE).live(revise=True) does"
-            )
         how = ",".join((policy, *(f"{name}={value}" for name, value in own.items())))
         return self._model.live(how, self._options(search)[0] if search else None)
 

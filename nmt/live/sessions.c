@@ -508,6 +508,7 @@ static bool read_policy(nmt_session *s, const char *how) {
     for (const char *at = how + size; *at; at += size) {
         const size_t named = strlen(option);
         size = strcspn(++at, ",");
+        if (!strncmp(at, "revise", 6)) REFUSE("revise: the engine takes back nothing that it has read. In Python nmt.load(FILE).live(revise=True) does.");
         if (size < named || strncmp(at, option, named) || (size > named && at[named] != '='))
             REFUSE("%.*s: is not an option of %s. Allowed: %s.", (int)strcspn(at, "=,") % 41, at, name, option);
         const char *digit = at + named + (size > named);

@@ -246,6 +246,11 @@ def test_a_session_that_ends_early(translator: Translator) -> None:
         ("wait_k,wait=9999999999999", {}, "wait_k: wait=9999999999999: is not a whole number, such as wait=3"),
         ("local_agreement,agree=1", {}, "local_agreement: agree: must be at least 2, not 1"),
         ("alignatt", {"wait": 2}, "wait: is not an option of alignatt. Allowed: unread."),
+        (
+            "wait_k",
+            {"revise": True},
+            "revise: the engine takes back nothing that it has read. In Python nmt.load(FILE).live(revise=True) does.",
+        ),
         ("wait_k", {"beam_size": 0}, "beam_size: 0 is not allowed. Allowed: 1 to 1,000."),
         ("wait_k", {"prefix": "x"}, "prefix: a live session has no such option"),
         ("wait_k", {"placeholders": True}, "placeholders: a live session has no such option"),
