@@ -107,7 +107,7 @@ setup(
             "nmt=nmt.umbrella.command:main",
             "nmt-train=nmt.cli.train:main",
             "nmt-translate=nmt.cli.translate:main",
-            "nmt-eval=nmt.cli.evaluate:main",
+            "nmt-eval=nmt.evaluating.command:main",
             "nmt-score=nmt.scoring.command:main",
             "nmt-rank=nmt.ranking.command:main",
             "nmt-sample=nmt.language_models.command:main",

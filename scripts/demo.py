@@ -18,7 +18,7 @@ from nmt.config import Config, load_config
 from nmt.errors import NmtError
 
 CONFIG = Path("configs/demo.yaml")
-MODULES = {"nmt-train": "nmt.cli.train", "nmt-translate": "nmt.cli.translate", "nmt-eval": "nmt.cli.evaluate"}
+MODULES = {"nmt-train": "nmt.cli.train", "nmt-translate": "nmt.cli.translate", "nmt-eval": "nmt.evaluating.command"}
 PRETRAINED = "en-de"
 FIRST = ("Where is the nearest station?", "I have never seen such a beautiful garden.", "He asked me if I was tired.")
 """Sentences of the kind that the model knows."""

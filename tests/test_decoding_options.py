@@ -14,8 +14,9 @@ import pytest
 from pydantic import ValidationError
 
 import nmt
-from nmt.cli import evaluate, translate
+from nmt.cli import translate
 from nmt.config import DecodingConfig
+from nmt.evaluating import command as evaluate
 from nmt.interop.engine.export import lacking, settings_in_words, settings_of
 from nmt.library.values import Options
 from nmt.light import Translator, binding, command

@@ -25,7 +25,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "backtranslate": ("nmt.synthetic.backtranslate", "text of the target language, translated back"),
     },
     "Evaluate and look inside": {
-        "eval": ("nmt.cli.evaluate", "BLEU, chrF and more, with significance"),
+        "eval": ("nmt.evaluating.command", "BLEU, chrF and more, with significance"),
         "score": ("nmt.scoring.command", "the probability of translations"),
         "rank": ("nmt.ranking.command", "choose from n-best lists"),
         "plot": ("nmt.plotting.command", "learning curves, attention, memory"),

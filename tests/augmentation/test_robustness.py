@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt.augmentation.robustness import typed
-from nmt.cli.evaluate import main
+from nmt.evaluating.command import main
 from tests.tiny_run import make_run
 
 LINES = ["The old man sees a horse.", "Is it I?", "a – b", ""]

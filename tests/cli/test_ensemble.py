@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.cli import evaluate, translate
+from nmt.cli import translate
 from nmt.data import Vocabulary
 from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
+from nmt.evaluating import command as evaluate
 from nmt.interop.model_dir import load_model, load_models, tokenizer_difference
 from nmt.scoring import command as score
 from nmt.search.reading import score_pairs

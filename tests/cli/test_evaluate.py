@@ -17,9 +17,9 @@ import torch
 from sacrebleu.dataset import DATASETS
 from safetensors.torch import save_file
 
-from nmt.cli.evaluate import main
 from nmt.config import load_config
 from nmt.data.whitespace import WhitespaceTokenizer
+from nmt.evaluating.command import main
 from nmt.models import build_model
 
 WORDS = ["The", "dog", "can't", "see", "3,5", "Häuser", "(red)", "—", "über", "“quoted”", "a", "u.s.", "日本", "E-Mail"]

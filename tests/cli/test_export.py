@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import convert, evaluate, export, train, translate
+from nmt.cli import convert, export, train, translate
+from nmt.evaluating import command as evaluate
 from nmt.optimization import average
 from nmt.run_check import command as check
 from nmt.scoring import command as score

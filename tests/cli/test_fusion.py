@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 import nmt
-from nmt.cli import evaluate, translate
+from nmt.cli import translate
 from nmt.data import Vocabulary
 from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
+from nmt.evaluating import command as evaluate
 from tests.tiny_language_model import make_language_model, target_words
 from tests.tiny_run import make_run
 from tests.tiny_training import events, nmt_train, write_config, write_corpus

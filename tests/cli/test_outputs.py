@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import evaluate, export, translate
+from nmt.cli import export, translate
 from nmt.corpora import command as data
+from nmt.evaluating import command as evaluate
 from nmt.light.errors import EngineError
 from nmt.light.output import Output, Written, descriptor_of
 from nmt.optimization import average

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import evaluate, translate
+from nmt.cli import translate
 from nmt.cli.arguments import ensemble_weights
 from nmt.cli.lines import RequestReader
 from nmt.errors import DataError
+from nmt.evaluating import command as evaluate
 from nmt.scoring import command as score
 from nmt.search.values import Request
 from tests.tiny_run import make_run

@@ -72,7 +72,7 @@ def test_without_any_stream_a_file_is_translated_into_a_file(folder: Path) -> No
     "command",
     [
         "cli.translate --help",
-        "cli.evaluate --hyp in --ref in --metrics chrf",
+        "evaluating.command --hyp in --ref in --metrics chrf",
         "scoring.command run --source in --target in --device cpu",
         "run_check.command run",
     ],

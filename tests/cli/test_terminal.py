@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import evaluate, translate
+from nmt.cli import translate
 from nmt.cli.lines import LinesBar, line_count
 from nmt.errors import DataError
+from nmt.evaluating import command as evaluate
 from nmt.synthetic import corpus, distill
 from nmt.synthetic.corpus import Writer
 from tests.conftest import HANGS

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from nmt import load
-from nmt.cli import evaluate, export, translate
+from nmt.cli import export, translate
+from nmt.evaluating import command as evaluate
 from nmt.library import light
 from nmt.light import lines as pace
 from nmt.run_check import command as check

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import nmt
-from nmt.cli import evaluate
 from nmt.data.matching import are_unspaced
 from nmt.errors import say_once
+from nmt.evaluating import command as evaluate
 from nmt.evaluation import build_metric
 from nmt.evaluation.metrics import bleu_tokenizer
 from nmt.ranking import command as rank

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nmt.cli.evaluate import main
 from nmt.config import load_config
 from nmt.errors import ConfigError
+from nmt.evaluating.command import main
 from nmt.evaluation import build_metric, build_metrics, paired_test
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 

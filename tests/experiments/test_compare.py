@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.cli.evaluate import main as nmt_eval
+from nmt.evaluating.command import main as nmt_eval
 from nmt.evaluation import build_metric
 from nmt.experiments.chance import p_value
 from nmt.experiments.command import main

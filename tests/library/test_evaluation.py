@@ -10,7 +10,7 @@ import pytest
 from sacrebleu.dataset import DATASETS
 
 import nmt
-from nmt.cli import evaluate as command
+from nmt.evaluating import command
 from tests.library.conftest import SENTENCES
 
 SYSTEM = ["the cat sat on a mat", "a dog ran away", "two birds sing"]

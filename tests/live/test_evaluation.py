@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import nmt
-from nmt.cli.evaluate import main
+from nmt.evaluating.command import main
 from nmt.live.lag import hear, mean_lag
 from nmt.live.settings import settings
 from tests.tiny_run import make_run

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import nmt
-from nmt.cli import evaluate
+from nmt.evaluating import command as evaluate
 from nmt.live.lag import hear
 from nmt.plotting import Measured, Written, lag_curves, read_measured, timeline
 from nmt.plotting.command import main

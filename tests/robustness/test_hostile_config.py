@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import evaluate, train, translate
+from nmt.cli import train, translate
 from nmt.config import load_config
 from nmt.config.schema import SECTIONS, Config
 from nmt.errors import ConfigError
+from nmt.evaluating import command as evaluate
 from nmt.limits import LARGEST
 from nmt.registry import INITIALIZERS, OPTIMIZERS, SCHEDULES, TOKENIZERS
 from nmt.training.distributed import Launch

@@ -15,8 +15,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt.cli import convert, evaluate, train, translate
+from nmt.cli import convert, train, translate
 from nmt.errors import CheckpointError, NmtError
+from nmt.evaluating import command as evaluate
 from nmt.interop import run_layout
 from nmt.optimization import average
 from nmt.run_check import command as check

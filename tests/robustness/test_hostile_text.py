@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import evaluate, translate
+from nmt.cli import translate
 from nmt.cli.lines import LiveLines
 from nmt.data import read_lines, text
 from nmt.errors import DataError
+from nmt.evaluating import command as evaluate
 from nmt.scoring import command as score
 from tests.conftest import REPOSITORY
 from tests.robustness.odd_text import ODD_LINES, random_lines

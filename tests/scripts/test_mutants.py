@@ -30,6 +30,7 @@ TOGETHER = {
     "distributed": "training",
     "doubts": "training",
     "dry_run": "training",
+    "evaluating": "evaluation",
     "inspection": "library",
     "live": "guided_alignment",
     "model_cards": "interop",

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from nmt.cli import evaluate, translate
+from nmt.cli import translate
 from nmt.config import DecodingConfig, load_config, load_saved
 from nmt.errors import ConfigError
+from nmt.evaluating import command as evaluate
 from nmt.search.base import GreedySearch, build_search
 from nmt.search.beam import BeamSearch
 from tests.tiny_training import events, nmt_train, write_config, write_corpus

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import nmt
-from nmt.cli import evaluate, export, translate
+from nmt.cli import export, translate
 from nmt.data.matching import is_in_text
 from nmt.data.sentences import splitter_of
 from nmt.errors import say_once
+from nmt.evaluating import command as evaluate
 from nmt.interop.run_layout import TrainingFacts, write_facts
 from nmt.light import Translator
 from nmt.optimization import average

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import evaluate, translate
+from nmt.cli import translate
+from nmt.evaluating import command as evaluate
 from nmt.interop.model_dir import load_model
 from nmt.search.shortlist import load_shortlist
 from nmt.shortlisting import command as shortlist

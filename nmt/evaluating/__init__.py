@@ -1,0 +1,1 @@
+"""nmt-eval: scores of translations, with their significance."""
