@@ -12,6 +12,7 @@ from nmt.cli.arguments import MODELS_OR_FILES, add_checkpoint, add_decoding, add
 from nmt.cli.common import add_device, add_errors, add_plugins, main_of, make_parser, say
 from nmt.errors import ConfigError
 from nmt.interop.engine.opened import are_engine_files
+from nmt.light.pretrained import add_models, one_ensemble
 from nmt.registry import PIPES
 from nmt.system import keep_large_blocks, keep_more_kernels
 
@@ -34,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
         ),
         usage="MODEL... [-i FILE] [-o FILE] [options]",
     )
-    parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS_OR_FILES)
+    add_models(parser, help=MODELS_OR_FILES)
     parser.add_argument("-i", "--input", metavar="FILE", help="text to translate; may be .gz (default: standard input)")
     parser.add_argument(
         "-o",
@@ -106,6 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def translate(arguments: argparse.Namespace) -> int:
     """Load the model, and translate alone or together with the processes that torchrun started."""
+    arguments.models = one_ensemble(arguments)
     if arguments.live is not None:
         return int(PIPES.get("live")(arguments))
     if are_engine_files(arguments.models):

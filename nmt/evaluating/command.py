@@ -5,19 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import (
     DECODING,
-    FIRST,
-    MODELS_OR_FILES,
+    MODEL_OR_FILE,
     add_checkpoint,
     add_decoding,
-    add_models,
+    any_text,
     check_ensemble,
-    named_models,
     resamples,
     seed,
 )
@@ -25,21 +23,23 @@ from nmt.cli.common import add_device, add_errors, add_plugins, main_of, make_pa
 from nmt.cli.descriptors import require
 from nmt.cli.lines import STDIN, LinesBar, read_texts
 from nmt.config import import_plugins
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, counted, printable
 from nmt.evaluation import Metric, check_subwords
 from nmt.evaluation.report import FORMATS, written
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED, DEFAULT_TRIALS, TESTS
 from nmt.library.evaluation import DEFAULT_METRICS, LOOKED_AT_BY_NONE, chosen_metrics, measured, target_of
 from nmt.light.options import command_option
 from nmt.light.output import STDOUT, is_one_file
+from nmt.light.pretrained import FIRST, add_models, each_of, named_models
 from nmt.registry import LAGS, ROBUSTNESS, TEST_SETS
 
 if TYPE_CHECKING:
     from nmt.cli.opened import Opened
+    from nmt.light.counts import Counts
 
-DESCRIPTION = """Score translations with sacreBLEU and print each score with its signature: --hyp FILE... --ref FILE...,
-or MODEL... --source FILE --ref FILE... to translate first. -t SET -l PAIR replaces --ref and --source by a published
-test set."""
+DESCRIPTION = """Score translations with sacreBLEU and print each score with its signature. Each MODEL, which translates
+--source, and each --hyp is a system; the first one is the baseline of the others. A+B is an ensemble of two models. -t
+SET -l PAIR replaces --ref and --source by a published test set."""
 USAGE = "(MODEL... --source FILE | --hyp FILE...)\n                (--ref FILE... | -t SET -l PAIR) [options]"
 METRIC_OPTIONS = {name: f"--{name}" for name in ("tokenize", "lowercase", "language")} | {
     "dash_splits": "--no-dash-splits"
@@ -62,18 +62,28 @@ def build_parser() -> argparse.ArgumentParser:
             "--hyp news.de --ref reference.de",
             "--hyp baseline.de ours.de --ref reference.de --confidence",
             "runs/demo --source news.en --ref reference.de",
+            "runs/a runs/b runs/a+runs/b --source news.en --ref reference.de",
             "runs/demo -t wmt14 -l en-de",
         ),
         usage=USAGE,
     )
-    add_models(parser, help=f"translates --source: {MODELS_OR_FILES}")
+    add_models(parser, help=f"translates --source: {MODEL_OR_FILE}; A+B: both as an ensemble", together=False)
+    parser.add_argument(
+        "--ensemble", metavar="MODEL", nargs="+", default=[], help="one more system: these models as an ensemble"
+    )
     parser.add_argument(
         "--hyp",
         metavar="FILE",
         nargs="+",
         default=[],
-        help="translations, one per line; each file is one system, and the first is the baseline of the others; - is "
-        "standard input",
+        help="translations, one per line; each file is one system; - is standard input",
+    )
+    parser.add_argument(
+        "--labels",
+        metavar="NAME",
+        type=any_text,
+        nargs="+",
+        help="names of the systems: of MODEL..., --ensemble, and --hyp (default: what was given)",
     )
     parser.add_argument("--ref", metavar="FILE", nargs="+", default=[], help="one file for each set of references")
     parser.add_argument(
@@ -133,7 +143,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--json", dest="format", action="store_const", const="json", help="alias of --format json, for programs"
     )
     add_errors(parser)
-    group = parser.add_argument_group("test of significance, for several --hyp or with --baseline")
+    group = parser.add_argument_group("test of significance, for several systems or with --baseline")
     group.add_argument(
         "--baseline", metavar="FILE", nargs="+", default=[], help="baseline translations to compare with"
     )
@@ -174,14 +184,20 @@ def build_parser() -> argparse.ArgumentParser:
 
 def evaluate(arguments: argparse.Namespace) -> int:
     """Read, translate if asked to, score and print."""
-    arguments.models = named_models(arguments)
+    arguments.systems = _systems(arguments)
     language = _take_test_set(arguments)
     _check_arguments(arguments)
+    labels = _labels(arguments)
     require(1)
+    if len(arguments.systems) > 1 and not arguments.ensemble:
+        alone = [models for models in arguments.systems if len(models) == 1]
+        if len(alone) > 1:
+            both = "+".join(model for models in alone for model in models)
+            say("nmt-eval", f"{len(alone)} models are compared; write {both} for the ensemble of them")
     import_plugins(arguments.plugins)
     metrics = make_metrics(arguments, language=language)
     needing = [metric.name for metric in metrics if metric.needs_sources]
-    if arguments.hyp and arguments.source is not None and not needing:
+    if not arguments.systems and arguments.source is not None and not needing:
         if arguments.test_set is None:
             raise ConfigError(f"--source: {LOOKED_AT_BY_NONE}")
         arguments.source = None  # of the test set
@@ -190,13 +206,16 @@ def evaluate(arguments: argparse.Namespace) -> int:
     texts = read_texts("nmt-eval", _inputs(arguments), policy=arguments.errors)
     if arguments.live is not None:
         return int(LAGS.get("live")(arguments, texts, make_metrics))
-    place = len(arguments.hyp) or 1
-    references = texts[place : place + len(arguments.ref)]
-    sources = None if arguments.source is None else texts.pop() if arguments.hyp else texts[0]
-    baselines = dict(zip(arguments.baseline, texts[place + len(arguments.ref) :], strict=True))
-    hypotheses, exit_code = dict(zip(arguments.hyp, texts, strict=False)), 0
-    if arguments.models:
-        hypotheses, models, exit_code, compared = _translations(texts[0], arguments)
+    sources = None if arguments.source is None else texts.pop(0 if arguments.systems else -1)
+    hypotheses = dict(zip(labels[len(arguments.systems) :], texts, strict=False))
+    places = len(hypotheses), len(hypotheses) + len(arguments.ref)
+    references, others = texts[places[0] : places[1]], texts[places[1] :]
+    baselines, exit_code = dict(zip(arguments.baseline, others, strict=True)), 0
+    if arguments.systems:
+        assert sources is not None
+        own = dict(zip(labels, arguments.systems, strict=False))
+        made, models, exit_code, compared = _translations(sources, own, arguments)
+        hypotheses = made | hypotheses
         references = [[models.joined(line) for line in stream] for stream in references]
         metrics = make_metrics(arguments, language=language or models.languages[1])
         if compared is not None:
@@ -217,10 +236,36 @@ def evaluate(arguments: argparse.Namespace) -> int:
         seed=DEFAULT_SEED if arguments.seed is None else arguments.seed,
         confidence=arguments.confidence,
         lengths=arguments.by_length,
-        sources=sources,
+        sources=None if arguments.robustness else sources,
     )
     print(written(found, arguments.format or "text"))
     return exit_code
+
+
+def _systems(arguments: argparse.Namespace) -> list[list[str]]:
+    """The models of each system that translates; ConfigError for one that is given twice."""
+    named = arguments.models or arguments.models_by_option
+    systems = [each_of(name) for name in (named_models(arguments) if named else [])]
+    if arguments.ensemble:
+        systems.append([part for name in arguments.ensemble for part in each_of(name)])
+    names = ["+".join(models) for models in systems]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{name}: given twice; each MODEL is one system")
+    return systems
+
+
+def _labels(arguments: argparse.Namespace) -> list[str]:
+    """The names of the systems, first of those that translate."""
+    names = [*map("+".join, arguments.systems), *arguments.hyp]
+    if arguments.labels is None:
+        return names
+    if len(arguments.labels) != len(names):
+        given = counted(len(arguments.labels), "name")
+        raise ConfigError(f"--labels: {given} for {counted(len(names), 'system')}; give one for each")
+    if len({*arguments.labels}) < len(names):
+        raise ConfigError("--labels: two names are equal; give each system its own")
+    return [printable(label) for label in arguments.labels]
 
 
 def _take_test_set(arguments: argparse.Namespace) -> str:
@@ -243,26 +288,33 @@ def _take_test_set(arguments: argparse.Namespace) -> str:
 
 def _check_arguments(arguments: argparse.Namespace) -> None:
     """Raise ConfigError for options that do not go together."""
-    if not arguments.models and not arguments.hyp:
+    systems = arguments.systems
+    if not systems and not arguments.hyp:
         raise ConfigError(f"nothing to score; give --hyp FILE, or a MODEL that translates --source; {FIRST}")
-    if arguments.models and arguments.hyp:
-        models = " ".join(arguments.models)
-        hypotheses = " ".join(arguments.hyp)
-        raise ConfigError(f"--hyp {hypotheses}: is a translation already; MODEL {models} needs --source instead")
-    if arguments.models and arguments.source is None:
-        raise ConfigError("MODEL needs --source, the text to translate")
+    if systems and arguments.source is None:
+        beside = f"; to compare it with --hyp {' '.join(arguments.hyp)}, give both" if arguments.hyp else ""
+        raise ConfigError(f"MODEL needs --source, the text to translate{beside}")
+    given = [name for name, usual in MODEL_OPTIONS.items() if getattr(arguments, name) != usual]
+    if given and not systems:
+        listed = ", ".join(map(command_option, given))
+        raise ConfigError(f"{listed}: allowed only with MODEL; --hyp is a translation already")
+    for option, wanted in (
+        ("-o", arguments.output),
+        ("--robustness", arguments.robustness),
+        ("--live", arguments.live),
+    ):
+        if wanted and (len(systems) != 1 or arguments.hyp):
+            several = f"for the ensemble of several write {'+'.join(map('+'.join, systems))}"
+            problem = "does not go with --hyp" if arguments.hyp else several
+            raise ConfigError(f"{option}: needs one MODEL; {problem}")
     if arguments.output is not None and is_one_file(arguments.output, STDOUT):
         raise ConfigError(f"-o {arguments.output}: standard output has the scores; give a file for the translations")
-    if arguments.robustness and (not arguments.models or arguments.output or arguments.baseline):
-        problem = "-o" if arguments.output else "--baseline" if arguments.baseline else "--hyp"
+    if arguments.robustness and (arguments.output or arguments.baseline):
+        problem = "-o" if arguments.output else "--baseline"
         raise ConfigError(f"--robustness: translates --source in several forms by MODEL; {problem} does not go with it")
-    if arguments.models:
-        check_ensemble(arguments, models=len(arguments.models))
-    if arguments.hyp:
-        given = [name for name, usual in MODEL_OPTIONS.items() if getattr(arguments, name) != usual]
-        if given:
-            listed = ", ".join(map(command_option, given))
-            raise ConfigError(f"{listed}: allowed only with MODEL; --hyp is a translation already")
+    weighed = [models for models in systems if len(models) > 1] or systems[:1]  # one model has nothing to weigh
+    for models in weighed:
+        check_ensemble(arguments, models=len(models))
     files = [name for text in _inputs(arguments) for name in text]
     if files.count(STDIN) > 1:
         raise ConfigError("- (standard input) can stand for one file only")
@@ -270,8 +322,8 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         twice = [name for name in names if names.count(name) > 1]
         if twice:
             raise ConfigError(f"{option} {twice[0]}: given twice; each file is one system")
-    if not arguments.baseline and len(arguments.hyp) < 2 and not arguments.robustness:
-        others = "something to compare with: several --hyp, or --baseline"
+    if not arguments.baseline and len(systems) + len(arguments.hyp) < 2 and not arguments.robustness:
+        others = "something to compare with: several systems, or --baseline"
         if arguments.significance:
             raise ConfigError(f"--significance: needs {others}")
         drawn = [f"--{name}" for name in ("samples", "seed") if getattr(arguments, name) is not None]
@@ -281,9 +333,9 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
 
 def _inputs(arguments: argparse.Namespace) -> list[list[str]]:
     """The files of each text, in the order in which they are read."""
-    systems = [[name] for name in arguments.hyp] or [arguments.source]
-    beside = [arguments.source] if arguments.hyp and arguments.source is not None else []
-    return [*systems, *arguments.ref, *([name] for name in arguments.baseline), *beside]
+    source = [] if arguments.source is None else [arguments.source]
+    scored = [*([name] for name in arguments.hyp), *arguments.ref, *([name] for name in arguments.baseline)]
+    return [*source, *scored] if arguments.systems else [*scored, *source]
 
 
 def make_metrics(arguments: argparse.Namespace, *, language: str = "") -> list[Metric]:
@@ -293,48 +345,72 @@ def make_metrics(arguments: argparse.Namespace, *, language: str = "") -> list[M
 
 
 def _translations(
-    source: list[str], arguments: argparse.Namespace
+    source: list[str], systems: Mapping[str, list[str]], arguments: argparse.Namespace
 ) -> tuple[dict[str, list[str]], Opened, int, Callable[[Sequence[str]], list[str]] | None]:
-    """Translate `source`, also to --output; return the translations, by their names, the models, the exit code, and how
-    texts are to be compared, None for as they are."""
+    """Translate `source` by each of the systems, also to --output; return the translations by their names, the first
+    system, the exit code, and how texts are to be compared, None for as they are."""
     # Imported late, so that mistakes in the options are reported without loading torch.
     from nmt.cli.opened import Work, open_models
     from nmt.cli.output import output_stream
+
+    inputs = [name for text in _inputs(arguments) for name in text]
+    parts = [part for models in systems.values() for part in models]
+    bars: list[LinesBar] = []
+    work = Work(
+        device=arguments.device, place=arguments.device, scores=True, on_batch=lambda *batch: bars[-1].batch(*batch)
+    )
+    # Opened first, so that a file that cannot be written, or a model, is reported before the work starts.
+    opened_output = output_stream(arguments.output, inputs=inputs, models=parts) if arguments.output else nullcontext()
+    with opened_output as output:
+        opened = {name: open_models(_alone(models, arguments), work) for name, models in systems.items()}
+        first, compared = next(iter(opened.values())), None
+        for name, one in opened.items():
+            if one.languages[1] != first.languages[1]:
+                other = f"{first.languages[1]}, as {next(iter(systems))} does"
+                raise ConfigError(f"{name}: translates into {one.languages[1]}, not into {other}")
+        texts = dict.fromkeys(systems, source)
+        if arguments.robustness:  # of one system
+            texts, compared = ROBUSTNESS.get("typed")(source, languages=first.languages)
+            opened = dict.fromkeys(texts, first)
+        made: dict[str, list[str]] = {}
+        exit_code = 0
+        for name, text in texts.items():
+            made[name], counts, seconds = _translated(text, opened[name], bars, arguments)
+            said = counts.summary(seconds, models=len(systems.get(name, parts)))
+            say("nmt-eval", f"{name}: {said}" if len(texts) > 1 else said)
+            exit_code = max(exit_code, counts.exit_code)
+        if output is not None:
+            output.write("".join(line + "\n" for line in made[next(iter(systems))]).encode())
+    return made, first, exit_code, compared
+
+
+def _alone(models: list[str], arguments: argparse.Namespace) -> argparse.Namespace:
+    """The command line of one system."""
+    own = argparse.Namespace(**{**vars(arguments), "models": models})
+    if len(models) == 1:
+        own.ensemble_weights = own.ensemble_mean = None
+    return own
+
+
+def _translated(
+    source: Sequence[str], models: Opened, bars: list[LinesBar], arguments: argparse.Namespace
+) -> tuple[list[str], Counts, float]:
+    """The translations by one system, what there is to say of them, and the seconds that they took."""
     from nmt.data.text import windows
     from nmt.light.counts import Counts
     from nmt.search.values import WINDOW
 
-    inputs = [name for text in _inputs(arguments) for name in text]
-    # Opened first, so that a file that cannot be written is reported before the work starts.
-    opened_output = (
-        output_stream(arguments.output, inputs=inputs, models=arguments.models) if arguments.output else nullcontext()
-    )
-    with opened_output as output:
-        sources, compared = {" ".join(arguments.models): source}, None
-        work = Work(
-            device=arguments.device, place=arguments.device, scores=True, on_batch=lambda *batch: bar.batch(*batch)
-        )
-        models = open_models(arguments, work)
-        start = time.perf_counter()
-        if arguments.robustness:
-            sources, compared = ROBUSTNESS.get("typed")(source, languages=models.languages)
-            source = [line for lines in sources.values() for line in lines]
-        bar = LinesBar(len(source), shown=sys.stderr.isatty())
-        lines, counts = [], Counts(arguments.errors, split_long="decoding.split_long")
-        counts.longest = models.longest
-        with bar:
-            bar.window(len(source))
-            for window in windows(source, size=WINDOW):
-                for result in models.translate(window, ()):
-                    lines.append(result.text)
-                    counts.add(result.source_tokens, result.unknown, result.notes)
-        seconds = time.perf_counter() - start
-        if output is not None:
-            output.write("".join(line + "\n" for line in lines).encode())
-    say("nmt-eval", counts.summary(seconds, models=len(arguments.models)))
-    each = len(lines) // len(sources)
-    translated = {name: lines[i * each : (i + 1) * each] for i, name in enumerate(sources)}
-    return translated, models, counts.exit_code, compared
+    start = time.perf_counter()
+    lines, counts = [], Counts(arguments.errors, split_long="decoding.split_long")
+    counts.longest = models.longest
+    with LinesBar(len(source), shown=sys.stderr.isatty()) as bar:
+        bars.append(bar)
+        bar.window(len(source))
+        for window in windows(source, size=WINDOW):
+            for result in models.translate(window, ()):
+                lines.append(result.text)
+                counts.add(result.source_tokens, result.unknown, result.notes)
+    return lines, counts, time.perf_counter() - start
 
 
 main = main_of(build_parser, evaluate)

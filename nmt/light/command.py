@@ -17,7 +17,7 @@ from .formats import FORMATS, as_pharaoh, without_alignment
 from .lines import POLICIES, Pace, arriving, decodable, line_by_line, windows
 from .options import NONE, OPTIONS, command_option, options_of
 from .output import STDOUT, Output, is_one_file
-from .pretrained import names
+from .pretrained import add_models, names, one_ensemble
 from .translator import DETAILS, NOT_LIVE, Translator, unknown_detail
 
 TYPE_CHECKING = False
@@ -89,12 +89,8 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=Help,
     )
     add = parser.add_argument
-    add(
-        "models",
-        metavar="MODEL",
-        nargs="+",
-        help=f"file of nmt-export (.nmt), or a model of nmt's own ({', '.join(names())}); several are an ensemble",
-    )
+    file = f"file of nmt-export (.nmt), or a model of nmt's own ({', '.join(names())}); several are an ensemble"
+    add_models(parser, help=file)
     add("-i", "--input", metavar="FILE", help="text to translate; may be .gz (default: standard input)")
     add(
         "-o",
@@ -236,6 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = argparse.Namespace(debug=False)  # until the options are parsed
     try:
         arguments = build_parser().parse_args(argv)
+        arguments.models = one_ensemble(arguments)
         return _run(arguments) if arguments.live is None else _live(arguments)
     except SystemExit as stop:  # --help, --version, or a mistake that has been reported
         return stop.code if isinstance(stop.code, int) else 2

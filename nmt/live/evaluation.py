@@ -54,9 +54,10 @@ def evaluate(arguments: argparse.Namespace, texts: Sequence[list[str]], metrics:
     chosen: dict[str, Setting | None] = {one.name: one for text in arguments.live for one in settings(text)}
     search = {name: value for name, value in given(arguments).items() if name not in ("precision", "n_best")}
     source, found = texts[0], []
+    (models,) = arguments.systems
     with (
         load(
-            arguments.models,
+            models,
             device=arguments.device,
             precision=arguments.precision or "auto",
             checkpoint=arguments.checkpoint,
@@ -77,7 +78,7 @@ def evaluate(arguments: argparse.Namespace, texts: Sequence[list[str]], metrics:
             else:
                 heard = hear(translator, lines, one.policy, **one.options, **search)
                 if arguments.output is not None:
-                    _write_log(Path(arguments.output, name), heard, references[0], models=arguments.models)
+                    _write_log(Path(arguments.output, name), heard, references[0], models=models)
             done = f"{name}: {counted(len(source), 'line')} in {time.perf_counter() - started:.1f} s"
             say("nmt-eval", done + _left_out(heard, references[0]))
             found.append(_scored(name, heard, references, scoring, arguments))

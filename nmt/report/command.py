@@ -23,6 +23,7 @@ from nmt.evaluation.metrics import counting
 from nmt.interop.run_layout import EVENTS
 from nmt.library.evaluation import chosen_metrics
 from nmt.light.counts import Noted
+from nmt.light.pretrained import each_of
 from nmt.registry import ROBUSTNESS
 from nmt.report import (
     MapSentence,
@@ -78,7 +79,11 @@ def build_parser() -> argparse.ArgumentParser:
     systems: dict[str, Any] = {"nargs": "+", "action": _InOrder, "dest": "systems", "default": argparse.SUPPRESS}
     parser.add_argument("--hyp", metavar="FILE", const=HYP, help="translations of a system, one per line", **systems)
     parser.add_argument(
-        "--model", metavar="RUN", const=RUN, help=f"translates --source: {MODEL} (folder or file)", **systems
+        "--model",
+        metavar="RUN",
+        const=RUN,
+        help=f"translates --source: {MODEL} (folder or file); A+B is an ensemble",
+        **systems,
     )
     parser.add_argument("--ref", metavar="FILE", nargs="+", required=True, help="references, one file for each set")
     parser.add_argument("--source", metavar="FILE", help="source text of the translations")
@@ -154,7 +159,8 @@ def report(arguments: argparse.Namespace) -> int:
     _metrics(arguments, options)  # report mistakes before texts are read and translated
     source = [] if arguments.source is None else [arguments.source]
     inputs = [*files, *arguments.ref, *source]
-    with output_stream(arguments.output, inputs=inputs, models=models) as output:
+    parts = [part for name in models for part in each_of(name)]
+    with output_stream(arguments.output, inputs=inputs, models=parts) as output:
         texts = iter(read_texts(PROGRAM, [[name] for name in inputs], policy=arguments.errors))
         read = {name: next(texts) for name in files}
         references = [next(texts) for _ in arguments.ref]
@@ -248,7 +254,7 @@ def _translate(models: Sequence[str], lines: Sequence[str], arguments: argparse.
 
     for name in models:
         translator = load(
-            name,
+            each_of(name),
             device=arguments.device,
             checkpoint=arguments.checkpoint,
             plugins=arguments.plugins,

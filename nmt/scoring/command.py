@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.cli.arguments import (
     ENSEMBLE,
-    FIRST,
+    MODELS,
     above_zero,
     add_checkpoint,
     add_decoding,
-    add_models,
     check_ensemble,
     given,
-    named_models,
     positive,
     share,
 )
@@ -33,6 +31,7 @@ from nmt.interop.engine.opened import are_engine_files
 from nmt.library.values import PairScore
 from nmt.light.counts import Noted
 from nmt.light.options import as_keys, command_option
+from nmt.light.pretrained import add_models, one_ensemble
 from nmt.registry import TASKS
 from nmt.search.values import WINDOW
 
@@ -82,7 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
         usage="MODEL... (--source FILE --target FILE | --text FILE |\n"
         "                           --n-best LIST [--source FILE]) [options]",
     )
-    add_models(parser)
+    add_models(parser, help=MODELS)
     parser.add_argument("--source", metavar="FILE", type=Path, help="source text; may be .gz")
     parser.add_argument("--target", metavar="FILE", type=Path, help="its translation, line by line")
     text = parser.add_argument_group("texts (language models)")
@@ -216,9 +215,7 @@ def _finite(value: float) -> float | None:
 def score(arguments: argparse.Namespace) -> int:
     """Load, read, score and print."""
     _check(arguments)
-    arguments.models = named_models(arguments)
-    if not arguments.models:
-        raise ConfigError(f"MODEL is missing; {FIRST}")
+    arguments.models = one_ensemble(arguments)
     if arguments.n_best is not None:
         return _score_n_best(arguments)
     return _score_pairs(arguments) if arguments.text is None else _score_text(arguments)

@@ -31,7 +31,7 @@ from nmt.cli.common import ENDINGS, add_device, add_plugins, execute, make_parse
 from nmt.errors import ConfigError, shown
 from nmt.light.command import pair
 from nmt.light.options import OPTIONS
-from nmt.light.pretrained import names
+from nmt.light.pretrained import add_models, names, one_ensemble
 from nmt.serving import IS_LIGHT, PACKAGE, PROGRAM
 from nmt.serving.limits import Settings
 from nmt.serving.log import FORMATS, logged
@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
         usage="MODEL... [--host HOST] [--port PORT] [options]",
     )
     file = f"file of nmt-export (.nmt), or a model of nmt's own ({', '.join(names())}); several are an ensemble"
-    parser.add_argument("models", metavar="MODEL", nargs="+", help=file if IS_LIGHT else MODELS_OR_FILES)
+    add_models(parser, help=file if IS_LIGHT else MODELS_OR_FILES)
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all (default: 127.0.0.1, this machine)"
     )
@@ -176,6 +176,7 @@ def _add_limit(group: argparse._ArgumentGroup, name: str, help: str) -> None:
 
 def serve(arguments: argparse.Namespace, *, log: contextlib.ExitStack) -> int:
     """Serve until a signal arrives, which ends the command like the other commands; the log ends with `log`."""
+    arguments.models = one_ensemble(arguments)
     log.enter_context(logged(as_json=arguments.log_format == "json", is_quiet=arguments.quiet))
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:

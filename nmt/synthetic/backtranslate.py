@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import MODELS
 from nmt.cli.common import execute, make_parser, place
+from nmt.light.pretrained import add_models
 from nmt.synthetic.options import add_synthetic, make
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = make_parser(
         "nmt-backtranslate", DESCRIPTION, examples=EXAMPLES, usage="MODEL... -i FILE... -o PREFIX [options]"
     )
-    parser.add_argument(
-        "models", metavar="MODEL", nargs="+", help=f"model that translates from the language of the text: {MODELS}"
-    )
+    add_models(parser, help=f"model that translates from the language of the text: {MODELS}")
     parser.add_argument(
         "-i", "--input", metavar="FILE", nargs="+", required=True, help="text, one sentence per line; may be .gz"
     )

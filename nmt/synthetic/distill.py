@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import MODELS
 from nmt.cli.common import execute, make_parser, place
+from nmt.light.pretrained import add_models
 from nmt.synthetic.options import Wishes, add_synthetic, make
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = make_parser(
         "nmt-distill", DESCRIPTION, examples=EXAMPLES, usage="MODEL... -o PREFIX [--train PREFIX...] [options]"
     )
-    parser.add_argument("models", metavar="MODEL", nargs="+", help=MODELS)
+    add_models(parser, help=MODELS)
     parser.add_argument(
         "-o", "--output", metavar="PREFIX", type=place, required=True, help="prefix of the files to write"
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from nmt.cli.arguments import add_checkpoint, add_decoding, add_n_best, check_ensemble, overridden
 from nmt.cli.common import EXIT_FAILURE, Terminated, add_device, add_errors, add_plugins, say
 from nmt.errors import counted
+from nmt.light.pretrained import one_ensemble
 from nmt.system import keep_large_blocks, keep_more_kernels
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def make(
     from nmt.training.distributed import connected
 
     wishes = Wishes() if wishes is None else wishes
+    arguments.models = one_ensemble(arguments)
     check_ensemble(arguments, models=len(arguments.models))
     with connected(arguments.device) as world:
         keep_large_blocks()

@@ -96,12 +96,79 @@ def test_evaluation_translates_with_all(
     translations = capfd.readouterr().out
     output = tmp_path / "out"
     arguments = ["--source", text, "--ref", text, "-o", str(output), "--metrics", "chrf"]
-    assert evaluate.main([*runs, *arguments]) == 0
+    assert evaluate.main(["+".join(runs), *arguments]) == 0
     assert output.read_text() == translations
     assert "a second) by 3 models;" in capfd.readouterr().err
     assert evaluate.main([runs[1], *arguments]) == 0
     assert output.read_text() != translations
     assert "a second);" in capfd.readouterr().err
+
+
+def test_models_beside_each_other_are_compared(
+    runs: list[str], text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each with the first one, as files with their translations are."""
+    both = f"{runs[0]}+{runs[1]}"
+    files = {}
+    for name in (runs[0], runs[1], both):
+        files[name] = str(tmp_path / f"{len(files)}.txt")
+        assert translate.main([name, "-i", text, "-o", files[name]]) == 0
+    (tmp_path / "reference").write_text("x y z\n\nv\nx\nlonger\nz z\n")
+    arguments = ["--ref", str(tmp_path / "reference"), "--metrics", "chrf", "--samples", "50", "--format", "json"]
+    assert evaluate.main(["--hyp", *files.values(), *arguments, "--labels", "a", "b", "c"]) == 0
+    expected = capfd.readouterr().out
+    assert [system["system"] for system in json.loads(expected)] == ["a", "b", "c"]
+    for last in ([both], ["--ensemble", *runs[:2]], ["--hyp", files[both]]):
+        assert evaluate.main([*runs[:2], *last, "--source", text, *arguments, "--labels", "a", "b", "c"]) == 0
+        out, err = capfd.readouterr()
+        assert out == expected
+        told = [line for line in err.splitlines() if "are compared" in line]
+        advice = f"nmt-eval: 2 models are compared; write {both} for the ensemble of them"
+        assert told == ([] if "--ensemble" in last else [advice])
+    assert evaluate.main([runs[0], both, "--source", text, *arguments]) == 0
+    out, err = capfd.readouterr()
+    assert [system["system"] for system in json.loads(out)] == [runs[0], both] and "are compared" not in err
+
+
+def test_a_model_may_have_a_plus_sign_in_its_name(
+    runs: list[str], text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of a file or folder that is there it is a part, else it joins two models."""
+    for name in ("c++", f"{tmp_path}/a+b"):
+        assert translate.main([name, "-i", text]) == 1
+        assert capfd.readouterr().err.startswith(f"nmt-translate: {name}: no such directory")
+    (tmp_path / "a").symlink_to(runs[0])
+    assert translate.main([f"{tmp_path}/a+{tmp_path}/gone", "-i", text]) == 1
+    assert capfd.readouterr().err.startswith(f"nmt-translate: {tmp_path}/gone: no such directory")
+    (tmp_path / "a+b").symlink_to(runs[1])
+    assert translate.main([f"{tmp_path}/a+b", "-i", text]) == 0
+    assert "ensemble" not in capfd.readouterr().err
+
+
+def test_what_does_not_go_with_several_systems(
+    runs: list[str], text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    several = ["--source", text, "--ref", text]
+    for given, problem in (
+        ([runs[0], runs[0]], f"{runs[0]}: given twice; each MODEL is one system"),
+        (
+            [*runs[:2], "-o", str(tmp_path / "out")],
+            "-o: needs one MODEL; for the ensemble of several write ",
+        ),
+        ([runs[0], "--hyp", text, "--live", "wait_k"], "--live: needs one MODEL; does not go with --hyp"),
+        ([*runs[:2], "--labels", "a"], "--labels: 1 name for 2 systems; give one for each"),
+        ([*runs[:2], "--labels", "a", "a"], "--labels: two names are equal; give each system its own"),
+        ([*runs[:2], "--ensemble-weights", "1,2"], "--ensemble-weights: 2 weights for 1 model"),
+    ):
+        assert evaluate.main([*given, *several]) == 2
+        out, err = capfd.readouterr()
+        assert out == "" and err.startswith(f"nmt-eval: {problem}") and err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    other = make_run(tmp_path / "other", steps=[10])
+    for path in other.rglob("config.yaml"):
+        path.write_text(path.read_text().replace("target_language: de", "target_language: fr"))
+    assert evaluate.main([runs[0], str(other), *several]) == 2
+    assert f"{other}: translates into fr, not into de, as {runs[0]} does" in capfd.readouterr().err
 
 
 def test_scores_are_those_of_all_together(
@@ -138,7 +205,7 @@ def test_models_that_do_not_fit(runs: list[str], text: str, tmp_path: Path, capf
     )
     for main, arguments in (
         (translate.main, [runs[0], runs[1], str(other), "-i", text]),
-        (evaluate.main, ["--source", text, "--ref", text, "--model", *runs[:2], str(other)]),
+        (evaluate.main, ["--source", text, "--ref", text, "--ensemble", *runs[:2], str(other)]),
         (score.main, ["--source", text, "--target", text, "--model", *runs[:2], str(other)]),
     ):
         assert main(arguments) == 1
@@ -180,7 +247,7 @@ def test_models_that_are_not_there(
     assert translate.main([runs[0], missing, "-i", text]) == 1
     assert capfd.readouterr().err.startswith(f"nmt-translate: {missing}: no such directory; give a run")
     assert translate.main(["-i", text]) == 2
-    assert "required: MODEL" in capfd.readouterr().err
+    assert "nmt-translate: MODEL is missing" in capfd.readouterr().err
     assert evaluate.main(["--source", text, "--ref", text, "--model"]) == 2
     assert "expected at least one argument" in capfd.readouterr().err
 

@@ -377,12 +377,12 @@ def test_missing_file(files, capsys, tmp_path):
         (["--beam-size", "4", "-o", "out.txt"], "--beam-size, --output: allowed only with MODEL"),
         (["--source", "text.en"], "--source: none of the metrics looks at it"),
         (["--checkpoint", "77", "--device", "cuda"], "--checkpoint, --device: allowed only with MODEL"),
-        (["--samples", "7"], "--samples: needs --confidence, or something to compare with: several --hyp, or --base"),
+        (["--samples", "7"], "--samples: needs --confidence, or something to compare with: several systems, or --base"),
         (["--samples", "7", "--seed", "3"], "--samples, --seed: needs --confidence, or something to compare with"),
         (["--baseline", "-", "--ref", "-"], "- (standard input) can stand for one file only"),
         (
             ["--significance", "approximate"],
-            "--significance: needs something to compare with: several --hyp, or --base",
+            "--significance: needs something to compare with: several systems, or --base",
         ),
         (["--baseline", "x", "x"], "--baseline x: given twice; each file is one system"),
     ],
@@ -407,10 +407,10 @@ def test_model_needs_a_source(files, capsys):
         )
 
 
-def test_a_model_and_translations_do_not_go_together(files, capsys):
-    assert failure(capsys, "runs/x", "runs/y", "--hyp", files["hyp"], "--ref", files["first"]) == (
+def test_a_model_beside_translations_needs_a_source(files, capsys):
+    assert failure(capsys, "runs/x", "--hyp", files["hyp"], "--ref", files["first"]) == (
         2,
-        f"nmt-eval: --hyp {files['hyp']}: is a translation already; MODEL runs/x runs/y needs --source instead",
+        f"nmt-eval: MODEL needs --source, the text to translate; to compare it with --hyp {files['hyp']}, give both",
     )
 
 

@@ -96,6 +96,15 @@ def test_files_alone_need_neither_source_nor_model(files: dict[str, str], tmp_pa
     assert data_of(page)["maps"] == {} and data_of(page)["source"] is None
 
 
+def test_an_ensemble_is_a_system(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, both = tmp_path / "report.html", f"{files['run']}+{files['run']}"
+    arguments = ["--model", files["run"], both, "--source", files["source"], "--ref", files["ref"], "--maps", "1"]
+    assert main(["-o", str(page), *arguments, "--metrics", "chrf"]) == 0
+    one, two = data_of(page)["systems"]
+    assert two["name"] == both and one["lines"] == two["lines"]
+    assert "inspecting 2 models at 1 sentence" in capsys.readouterr().err
+
+
 def test_training_text_of_a_run_that_is_gone_is_left_out(files: dict[str, str], tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     arguments = ["--model", files["run"], "--source", files["source"], "--ref", files["ref"], "--maps", "0"]
