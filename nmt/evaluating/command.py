@@ -395,7 +395,7 @@ def _alone(models: list[str], arguments: argparse.Namespace) -> argparse.Namespa
 def _translated(
     source: Sequence[str], models: Opened, bars: list[LinesBar], arguments: argparse.Namespace
 ) -> tuple[list[str], Counts, float]:
-    """The translations by one system, what there is to say of them, and the seconds that they took."""
+    """The translations by one system, the counts of their notes, and the seconds that they took."""
     from nmt.data.text import windows
     from nmt.light.counts import Counts
     from nmt.search.values import WINDOW
