@@ -243,7 +243,7 @@ def test_the_weights_of_an_ensemble(
     assert "2 weights for 3 models" not in fails(
         capsys, [*checkpoints, "--source", text, "--target", target, "--ensemble-weights", "1,2,3"], main=score.main
     )
-    arguments = [*checkpoints, "--source", text, "--ref", target, "--json"]
+    arguments = ["+".join(checkpoints), "--source", text, "--ref", target, "--json"]
     assert evaluate.main([*arguments, "--ensemble-weights", "9,1", "--no-repeat-ngram", "2"]) == 0
     error = fails(capsys_cleared(capsys), [*arguments, "--ensemble-weights", "1"], main=evaluate.main)
     assert error == "nmt-eval: --ensemble-weights: 1 weight for 2 models; give one for each\n"
