@@ -51,8 +51,8 @@ def test_without_standard_error_status_lines_land_nowhere(folder: Path) -> None:
 
 def test_without_standard_output_nothing_is_lost_unnoticed(folder: Path) -> None:
     (folder / "hyp").write_text("a\n")
-    for command in ("translate run -i in", "evaluate --hyp hyp --ref hyp", "translate --help"):
-        code, _, err = shell(f"{PYTHON}.{command} >&-", folder)
+    for command in ("cli.translate run -i in", "evaluating.command --hyp hyp --ref hyp", "cli.translate --help"):
+        code, _, err = shell(f"{PYTHON.removesuffix('.cli')}.{command} >&-", folder)
         assert code == 1 and err.count("\n") == 1, err
         assert ": standard output: " in err
 
