@@ -208,6 +208,18 @@ def test_a_mistake_is_one_line_and_the_session_stays(translator: nmt.Translator,
     served(translator, test, max_characters=100)
 
 
+def test_a_sentence_has_so_many_words(translator: nmt.Translator) -> None:
+    """In several messages, too; those of another sentence count anew."""
+
+    async def test(server: Server) -> None:
+        client = await server.connect()
+        assert "error" not in await client.ask(text="a b c. D b c ")
+        found = await client.ask(text="d a b ")
+        assert found["status"] == 413 and "a sentence of more than 5 words. Allowed: at most 5" in found["error"]
+
+    served(translator, test, max_sentence_tokens=5)
+
+
 def test_who_may_open_one(translator: nmt.Translator) -> None:
     async def test(server: Server) -> None:
         assert await server.refused(Authorization="Bearer no") == (
