@@ -74,7 +74,7 @@ def main() -> None:
 def report(
     wait: int, asked: list[list[Asked]], told: dict[Beginning, Counter[str]], *, least: int, references: list[str]
 ) -> None:
-    """Print both figures of one number of words."""
+    """Print what can be known where so many words are waited for."""
     known = [[told[beginning] if told[beginning].total() >= least else None for beginning, _ in line] for line in asked]
     places = Counter[tuple[int, bool]]()
     for line, own in zip(asked, known, strict=True):
