@@ -13,15 +13,17 @@ from nmt.registry import PLUGIN_PREFIX, Registry
 from tests.conftest import REPOSITORY
 
 GUIDE = (REPOSITORY / "docs" / "plugins.md").read_text(encoding="utf-8")
+FILES = sorted((REPOSITORY / "docs/examples/plugins").glob("my_*.py"))
 
 
 def examples(language: str) -> list[str]:
-    """The blocks of docs/plugins.md in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, flags=re.M | re.S)
+    """The blocks of docs/plugins.md in a language; of Python also the files that it links."""
+    files = [path.read_text(encoding="utf-8") for path in FILES] if language == "python" else []
+    return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, flags=re.M | re.S) + files
 
 
 def example(name: str) -> str:
-    """The Python block that registers a component of this name."""
+    """The Python block or file that registers a component of this name."""
     (found,) = [block for block in examples("python") if f'.register("{name}")' in block]
     return found
 

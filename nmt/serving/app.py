@@ -4,9 +4,11 @@ JSON."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,11 +23,13 @@ from nmt import __version__
 from nmt.errors import ConfigError, DataError, counted, printable, shortened
 from nmt.light.pretrained import HERE
 from nmt.serving import PROGRAM
-from nmt.serving.limits import CLIENT_GONE, DRAINING, SOON, RefusedError, check_answer, check_key
+from nmt.serving.batching import Job
+from nmt.serving.libretranslate import Languages, is_meant, read_body_of, read_wanted
+from nmt.serving.limits import APIS, CLIENT_GONE, DRAINING, SOON, RefusedError, check_answer, check_key
 from nmt.serving.live import FIRST, MESSAGE, live
 from nmt.serving.log import id_of, request_id
 from nmt.serving.metrics import CONTENT_TYPE
-from nmt.serving.requests import JSON, Answer, Failed, read_body, read_request, schema_of
+from nmt.serving.requests import JSON, Answer, Failed, check_lists, checked_request, read_body, read_request, schema_of
 from nmt.serving.service import Service
 
 PAGE: Final = Path(HERE, "web")
@@ -53,6 +57,9 @@ POLICY: Final = {
 INTERNAL = "internal error; see the log of the server"
 SENTENCES: Final = "nmt.sentences"
 """The key of a scope that has the number of sentences of the request."""
+EVENTS: Final = "text/event-stream"
+STREAMED: Final = 1
+"""Sentences in a batch of a request whose answers are sent one by one."""
 LONGEST_PATH: Final = 200
 """Characters of a path in the log."""
 
@@ -213,6 +220,20 @@ def create_api(service: Service) -> FastAPI:
         await asyncio.shield(service.reload())
         return JSONResponse(service.health(), headers={"Cache-Control": "no-store"})
 
+    if service.settings.api == APIS[1]:
+
+        @app.get(
+            "/languages",
+            summary="The languages of the model, in LibreTranslate's form",
+            responses={200: {"description": "code, name and targets of each"}, **_failures(503)},
+        )
+        async def languages() -> JSONResponse:
+            return JSONResponse(_languages(service).listed())
+
+        @app.post("/detect", include_in_schema=False)
+        async def detect() -> Response:
+            raise RefusedError(400, "/detect: this server does not recognise languages. Allowed: source in /translate.")
+
     def file(path: str) -> Callable[[], Coroutine[Any, Any, Response]]:
         content, kind = FILES[path][0].read_bytes(), FILES[path][1]
 
@@ -236,17 +257,102 @@ def _described_live() -> str:
 
 
 async def _translate(service: Service, request: Request) -> Response:
-    settings = service.settings
+    settings, key = service.settings, request.headers.get("authorization", "")
     until = time.monotonic() + settings.timeout
-    check_key(request.headers.get("authorization", ""), settings.api_key)
+    if settings.api == APIS[1]:
+        return await _as_libretranslate(service, request, key, until=until)
+    check_key(key, settings.api_key)
     body = await _body(request, service)
     wanted = read_request(body, request.headers.get("content-type", ""), settings, *service.doors)
+    return await _answered(service, request, wanted, until=until)
+
+
+async def _answered(service: Service, request: Request, wanted: Any, *, until: float) -> Response:
     if wanted.max_seconds is not None:
         until = min(until, time.monotonic() + wanted.max_seconds)
-    answers = await _answers(request, service, wanted, until=until)
+    kinds = [kind.partition(";")[0].strip().lower() for kind in request.headers.get("accept", "").split(",")]
+    if EVENTS in kinds:
+        asked = contextlib.AsyncExitStack()
+        job = await asked.enter_async_context(_asked(request, service, wanted, until=until, at_once=STREAMED))
+        return _Events(job, asked, service)
+    async with _asked(request, service, wanted, until=until) as job:
+        answers = await job.answer
     answer = ('{"translations": [' + ", ".join(answers) + "]}").encode()
+    check_answer(len(answer), service.settings)
+    return Response(answer, media_type=JSON)
+
+
+async def _as_libretranslate(service: Service, request: Request, key: str, *, until: float) -> Response:
+    """The answer of a server that understands both forms; in LibreTranslate's the key may be in the body."""
+    settings = service.settings
+    if key:
+        check_key(key, settings.api_key)
+    body = await _body(request, service)
+    check_lists(body, settings)
+    value = read_body_of(body, request.headers.get("content-type", ""))
+    if not key:
+        given = value.get("api_key") if isinstance(value, dict) else None
+        check_key(f"Bearer {given}" if isinstance(given, str) and given else "", settings.api_key, "api_key", "the key")
+    if not is_meant(value):
+        return await _answered(service, request, checked_request(value, settings, *service.doors), until=until)
+    wanted = read_wanted(value, _languages(service), settings, *service.doors)
+    async with _asked(request, service, wanted.request, until=until) as job:
+        answer = wanted.answer(await job.answer)
     check_answer(len(answer), settings)
     return Response(answer, media_type=JSON)
+
+
+def _languages(service: Service) -> Languages:
+    model = service.newest()
+    return Languages.of(model.facts, model.translator.languages)
+
+
+class _Events(Response):
+    """The answers to a request, each sent as an event (see Server-sent events) as soon as it is there, in order."""
+
+    def __init__(self, job: Job, asked: contextlib.AsyncExitStack, service: Service) -> None:
+        """`asked` ends the job."""
+        super().__init__(media_type=EVENTS, headers={"Cache-Control": "no-store"})
+        del self.headers["content-length"]
+        self._job, self._asked, self._settings = job, asked, service.settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._asked:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            size = 0
+            try:
+                async for answer in _one_by_one(self._job):
+                    size += len(answer)
+                    check_answer(size, self._settings)
+                    await send({"type": "http.response.body", "body": answer, "more_body": True})
+                last = b"event: end\ndata: {}\n\n"
+            except (RefusedError, ConfigError, DataError) as error:
+                status, message = (
+                    (error.status, error.message)
+                    if isinstance(error, RefusedError)
+                    else (400, " ".join(str(error).split("\n")))
+                )
+                last = f"event: error\ndata: {json.dumps({'error': message, 'status': status})}\n\n".encode()
+            except Exception:
+                _errors.exception("internal error")
+                last = f"event: error\ndata: {json.dumps({'error': INTERNAL, 'status': 500})}\n\n".encode()
+            await send({"type": "http.response.body", "body": last})
+
+
+async def _one_by_one(job: Job) -> AsyncIterator[bytes]:
+    """Events of the answers to a job; raises what has made it fail."""
+    for place in range(len(job.sentences)):
+        while job.answers[place] is None:
+            job.has_come.clear()
+            more = asyncio.ensure_future(job.has_come.wait())
+            try:
+                waited: set[asyncio.Future[Any]] = {more, job.answer}
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                more.cancel()
+            if job.answer.done() and job.answers[place] is None:
+                job.answer.result()
+        yield f"data: {job.answers[place]}\n\n".encode()
 
 
 async def _body(request: Request, service: Service) -> bytes:
@@ -270,10 +376,14 @@ async def _body(request: Request, service: Service) -> bytes:
         ending.cancel()
 
 
-async def _answers(request: Request, service: Service, wanted: Any, *, until: float) -> list[str]:
-    """The answers to a request, whose job is dropped when the client goes away or its time is over."""
+@contextlib.asynccontextmanager
+async def _asked(
+    request: Request, service: Service, wanted: Any, *, until: float, at_once: int | None = None
+) -> AsyncIterator[Job]:
+    """The job of a request, which is dropped when the client goes away or its time is over; `at_once`: see Job."""
     try:
         job = await service.submit(wanted)
+        job.at_once = at_once or job.at_once
         request.scope[SENTENCES] = len(job.sentences)
 
         def fail(status: int, message: str) -> None:
@@ -289,7 +399,7 @@ async def _answers(request: Request, service: Service, wanted: Any, *, until: fl
         timer = asyncio.get_running_loop().call_later(until - time.monotonic(), fail, 504, over)
         gone = asyncio.ensure_future(leave())
         try:
-            return await job.answer
+            yield job
         finally:
             timer.cancel()
             gone.cancel()

@@ -47,6 +47,10 @@ class Job:
         self.taken = 0
         """Sentences that are in a batch, or were."""
         self.answers: list[str | None] = [None] * len(sentences)
+        self.has_come = asyncio.Event()
+        """Set when further answers are there."""
+        self.at_once = len(sentences)
+        """Most sentences in a batch; few where each answer is sent as soon as it is there."""
         self.answer: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
 
     @property
@@ -187,7 +191,7 @@ class Batcher:
         left, cost, begins = self._settings.batch_size, 0, [job.taken for job in alike]
         for most in (left // len(alike), left):  # the share of each, then what is left
             for job, begin in zip(alike, begins, strict=True):
-                while left and cost < BATCH and job.waiting and job.taken < begin + most:
+                while left and cost < BATCH and job.waiting and job.taken < begin + min(most, job.at_once):
                     cost += job.costs[job.taken]
                     job.taken += 1
                     left -= 1
@@ -233,6 +237,7 @@ class Batcher:
         found = iter(answers)
         for job, first, own in batch:
             job.answers[first : first + len(own)] = [next(found) for _ in own]
+            job.has_come.set()
             if not job.waiting and None not in job.answers and not job.answer.done():
                 job.answer.set_result([answer for answer in job.answers if answer is not None])
 

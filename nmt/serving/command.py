@@ -33,7 +33,7 @@ from nmt.light.command import pair
 from nmt.light.options import OPTIONS
 from nmt.light.pretrained import add_models, names, one_ensemble
 from nmt.serving import IS_LIGHT, PACKAGE, PROGRAM
-from nmt.serving.limits import Settings
+from nmt.serving.limits import APIS, Settings
 from nmt.serving.log import FORMATS, logged
 
 if TYPE_CHECKING:
@@ -92,6 +92,13 @@ def build_parser() -> argparse.ArgumentParser:
         choices=FORMATS,
         default=FORMATS[0],
         help="of the log: text (default), or one JSON object a line",
+    )
+    parser.add_argument(
+        "--api",
+        choices=APIS,
+        default=Settings.api,
+        help="form of requests; libretranslate: POST /translate and GET /languages also in LibreTranslate's form, for "
+        "programs that were written for it (default: %(default)s)",
     )
     if not IS_LIGHT:
         add_checkpoint(parser)

@@ -23,6 +23,7 @@ SOON: Final = {"Retry-After": "5"}
 LONGEST_MESSAGE: Final = 600
 WEIGHT_BYTES: Final = 8
 """Of a weight of the attention in an answer: four decimals, a comma, a space."""
+APIS: Final = ("nmt", "libretranslate")
 HEADS: Final = 16
 """Attending heads of a model, about."""
 
@@ -50,6 +51,8 @@ class Settings:
     api_key: str | None = field(default=None, repr=False)
     """Without one everybody may translate."""
     cors_origins: tuple[str, ...] = ()
+    api: str = APIS[0]
+    """Whose form requests may have: nmt's own, or LibreTranslate's, too."""
 
 
 class RefusedError(Exception):

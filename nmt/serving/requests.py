@@ -173,11 +173,26 @@ async def read_body(request: Request, *, most: int) -> bytes:
 
 def read_request(body: bytes, content_type: str, settings: Settings, *doors: str) -> Any:
     """The `TranslateRequest` of a body; RefusedError for anything that is not allowed. `doors` as in `keys_of`."""
+    check_json(content_type)
+    check_lists(body, settings)
+    return checked_request(read_json(body), settings, *doors)
+
+
+def check_json(content_type: str, *, also: str = "") -> None:
+    """RefusedError unless the header Content-Type says JSON; `also`: what else is allowed."""
     if content_type.partition(";")[0].strip().lower() != JSON:
-        raise RefusedError(415, refused("Content-Type", content_type, JSON))
-    if body.count(b"[") > settings.max_characters + MOST_LISTS:  # reading many small lists takes long
+        allowed = f"{JSON}, {also}" if also else JSON
+        raise RefusedError(415, refused("Content-Type", content_type, allowed))
+
+
+def check_lists(body: bytes, settings: Settings) -> None:
+    """RefusedError for a body of many small lists, which take long to read."""
+    if body.count(b"[") > settings.max_characters + MOST_LISTS:
         refuse("body: holds lists in lists")
-    value = read_json(body)
+
+
+def checked_request(value: Any, settings: Settings, *doors: str) -> Any:
+    """The `TranslateRequest` of the value of a body, as `read_request`."""
     if not isinstance(value, dict):
         refuse(f"body: {shown_json(value)} is not allowed")
     # What pydantic would list as a million mistakes is refused at the first one.
