@@ -17,6 +17,7 @@ from nmt.serving.requests import (
     MOST_TERMS,
     check_json,
     checked_request,
+    once,
     read_json,
     refuse,
     shown_json,
@@ -40,7 +41,7 @@ _NAMES: Final = (
     "hr=Croatian hu=Hungarian id=Indonesian is=Icelandic it=Italian ja=Japanese ko=Korean lt=Lithuanian lv=Latvian "
     "mk=Macedonian ms=Malay mt=Maltese nb=Norwegian nl=Dutch nn=Nynorsk no=Norwegian pl=Polish pt=Portuguese "
     "ro=Romanian ru=Russian sk=Slovak sl=Slovenian sq=Albanian sr=Serbian sv=Swedish sw=Swahili ta=Tamil "
-    "te=Telugu th=Thai tl=Tagalog tr=Turkish uk=Ukrainian ur=Urdu vi=Vietnamese zh=Chinese"
+    "th=Thai tl=Tagalog tr=Turkish uk=Ukrainian ur=Urdu vi=Vietnamese zh=Chinese"
 )
 NAMES: Final = dict(pair.split("=") for pair in _NAMES.split())
 """Of languages; a client shows them to people. Another language is shown by its code."""
@@ -117,11 +118,7 @@ def read_body_of(body: bytes, content_type: str) -> Any:
         )
     except ValueError:
         refuse("body: is not a form in UTF-8", "q, source and target, URL-encoded")
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            refuse(f"{shortened(name)}: is given twice", "once")
-        found[name] = value
+    found = once(pairs)
     if isinstance(number := found.get("alternatives"), str) and number.isdecimal() and len(number) < 10:
         found["alternatives"] = int(number)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -249,12 +249,7 @@ def read_json(body: bytes) -> Any:
         objects += 1
         if objects > MOST_OBJECTS:
             refuse("body: holds objects in objects", "one JSON object with the key text")
-        found: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in found:
-                refuse(f"{shortened(name)}: is given twice", "once")
-            found[name] = value
-        return found
+        return once(pairs)
 
     try:
         return json.loads(
@@ -270,6 +265,16 @@ def read_json(body: bytes) -> Any:
         refuse("body: is nested too deeply")
     except ValueError:  # of a whole number with thousands of digits
         refuse("body: holds a number that is too long")
+
+
+def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Keys and values, of which none may be given twice."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            refuse(f"{shortened(name)}: is given twice", "once")
+        found[name] = value
+    return found
 
 
 def _unknown(name: str, doors: Sequence[str]) -> str:

@@ -82,7 +82,7 @@ def test_answers_have_its_form(body: Any, answer: Any) -> None:
         ({"q": "a", "format": "pdf", **PAIR}, 'format: "pdf" is not allowed. Allowed: text, html.'),
         ({"q": "a", "alternatives": 16, **PAIR}, f"alternatives: 16 {NUMBER}"),
         ({"q": "a", "alternatives": True, **PAIR}, f"alternatives: true {NUMBER}"),
-        ({"q": "a", "sorce": "en", **PAIR}, f"sorce: unknown key. Did you mean 'source'? Allowed: {KEYS}."),
+        ({"q": "a", "sources": "en", **PAIR}, f"sources: unknown key. Did you mean 'source'? Allowed: {KEYS}."),
         ({"q": "a" * 20_001, **PAIR}, "text: 20,001 characters are too many. Allowed: 20,000."),
         (b"q=a&q=b&source=en&target=de", "q: is given twice. Allowed: once."),
         (b"q=%ff&source=en&target=de", "body: is not a form in UTF-8. Allowed: q, source and target, URL-encoded."),

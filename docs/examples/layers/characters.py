@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+
 from nmt.layers import LRN
 
 lines = """the north wind and the sun were disputing which was the stronger.
@@ -28,7 +29,7 @@ class LanguageModel(nn.Module):
 torch.manual_seed(1)
 model = LanguageModel(len(letters))
 optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-for step in range(40):
+for _ in range(40):
     starts = torch.randint(len(ids) - 33, (16,))
     batch = torch.stack([ids[start : start + 33] for start in starts.tolist()])
     logits, _ = model(batch[:, :-1])
