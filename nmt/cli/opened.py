@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.cli.arguments import DECODING, given, option_of, overridden
@@ -44,8 +43,7 @@ class Opened(NamedTuple):
 _ANY_LENGTH = LongestSource(2**31, False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Work:
+class Work(NamedTuple):
     """What models are opened for."""
 
     device: str

@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import glob
 import importlib
 import os
 import stat
@@ -187,7 +188,8 @@ def engine_recipe(*, everywhere: bool = False) -> Recipe:
     flags = [*FLAGS, "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'ops/native'}"]
     jobs = [[*flags, *one.flags, "-c", str(ROOT / one.source)] for one in compilations(machine, only=only)]
     where = "light/src/*.[ch]", "live/*.c", "ops/*/*.[ch]"
-    return Recipe(sorted(path for pattern in where for path in ROOT.glob(pattern)), jobs, ["-pthread"])
+    found = sorted(path for pattern in where for path in glob.glob(f"{ROOT}/{pattern}"))
+    return Recipe([*map(Path, found)], jobs, ["-pthread"])
 
 
 def prebuilt(kind: str, *made_from: Any) -> Path | None:
