@@ -12,15 +12,13 @@ from nmt.cli.arguments import MODELS_OR_FILES, add_checkpoint, add_decoding, add
 from nmt.cli.common import add_device, add_errors, add_plugins, main_of, make_parser, say
 from nmt.errors import ConfigError
 from nmt.interop.engine.opened import are_engine_files
+from nmt.light.options import DESCRIPTION, add_texts
 from nmt.light.pretrained import add_models, one_ensemble
 from nmt.registry import PIPES
 from nmt.system import keep_large_blocks, keep_more_kernels
 
 if TYPE_CHECKING:
     from nmt.training.distributed import World
-
-DESCRIPTION = """Translate text line by line, by default from standard input to standard output. The output keeps the
-order of the input, an empty line gives an empty line, and lines from a slow pipe are translated as they arrive."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -36,21 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
         usage="MODEL... [-i FILE] [-o FILE] [options]",
     )
     add_models(parser, help=MODELS_OR_FILES)
-    parser.add_argument("-i", "--input", metavar="FILE", help="text to translate; may be .gz (default: standard input)")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="file to write; it appears when it is complete (default: standard output)",
-    )
-    parser.add_argument(
-        "--format",
-        choices=("text", "moses", "jsonl"),
-        default="text",
-        help="text (default): a line for each input line, or exactly N lines with --n-best N (empty ones if there are "
-        "fewer); "
-        "moses: 'line ||| text ||| score= X ||| X' for each translation; jsonl: a JSON object for each input line",
-    )
+    add_texts(parser, details=details, more="heads (of each layer and head), ", wishes="prefix, require, forbid")
     parser.add_argument(
         "--input-format",
         choices=("text", "tsv", "jsonl"),
@@ -65,21 +49,6 @@ def build_parser() -> argparse.ArgumentParser:
         help="no bar and no status lines; errors and lines with problems are still reported",
     )
     parser.add_argument(
-        "--with",
-        dest="details",
-        metavar="LIST",
-        type=details,
-        default=(),
-        help="extra keys of --format jsonl, separated by commas: tokens, scores (of the tokens), entropies (of their "
-        "distributions), attention, heads (attention of each layer and head), alignment",
-    )
-    parser.add_argument(
-        "--alignment",
-        metavar="FILE",
-        help="file to write: for each input line the word alignment of the best translation in Pharaoh's format, such "
-        "as '0-0 1-2' (source word first, counted from 0)",
-    )
-    parser.add_argument(
         "--live",
         metavar="POLICY[,OPTION=VALUE...]",
         help="translate text while it arrives, as soon as the translation is sure: wait_k,wait=3; "
@@ -90,16 +59,6 @@ def build_parser() -> argparse.ArgumentParser:
     search = parser.add_argument_group("search (defaults: the configuration of the first model)")
     add_n_best(search)
     add_decoding(search)
-    search.add_argument(
-        "--prefix",
-        metavar="FILE",
-        help="file with a line for each input line: the beginning of its translation, or empty",
-    )
-    search.add_argument(
-        "--constraints",
-        metavar="FILE",
-        help="file with a line for each input line: a JSON object with any of prefix, require, forbid, or empty",
-    )
     add_device(parser)
     add_plugins(parser)
     return parser

@@ -15,7 +15,7 @@ from .counts import Counts, counted
 from .errors import EngineError, NmtError, UsageError, place_of
 from .formats import FORMATS, as_pharaoh, without_alignment
 from .lines import POLICIES, Pace, arriving, decodable, line_by_line, windows
-from .options import NONE, OPTIONS, command_option, options_of
+from .options import DESCRIPTION, NONE, OPTIONS, add_texts, command_option, options_of
 from .output import STDOUT, Output, is_one_file
 from .pretrained import add_models, names, one_ensemble
 from .translator import DETAILS, NOT_LIVE, Translator, unknown_detail
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from .options import Option
 
-DESCRIPTION: Final = """Translate text line by line, by default from standard input to standard output. The output keeps
-the order of the input, an empty line gives an empty line, and lines from a slow pipe are translated as they arrive."""
 EXAMPLES: Final = """examples:
   echo "Where is the station?" | nmt-light en-de
   nmt-light model.nmt -i text.en -o text.de
@@ -91,46 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     file = f"file of nmt-export (.nmt), or a model of nmt's own ({', '.join(names())}); several are an ensemble"
     add_models(parser, help=file)
-    add("-i", "--input", metavar="FILE", help="text to translate; may be .gz (default: standard input)")
-    add(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="file to write; it appears when it is complete (default: standard output)",
-    )
-    add(
-        "--format",
-        choices=tuple(FORMATS),
-        default="text",
-        help="text (default): a line for each input line, or exactly N lines with --n-best N (empty ones if there are "
-        "fewer); moses: 'line ||| text ||| score= X ||| X' for each translation; jsonl: a JSON object for each input "
-        "line",
-    )
-    add(
-        "--with",
-        dest="details",
-        metavar="LIST",
-        type=_details,
-        default=(),
-        help="extra keys of --format jsonl, separated by commas: tokens, scores (of the tokens), entropies (of their "
-        "distributions), attention, alignment",
-    )
-    add(
-        "--alignment",
-        metavar="FILE",
-        help="file to write: for each input line the word alignment of the best translation in Pharaoh's format, such "
-        "as '0-0 1-2' (source word first, counted from 0)",
-    )
-    add(
-        "--prefix",
-        metavar="FILE",
-        help="file with a line for each input line: the beginning of its translation, or empty",
-    )
-    add(
-        "--constraints",
-        metavar="FILE",
-        help="file with a line for each input line: a JSON object with any of prefix, forbid, or empty",
-    )
+    add_texts(parser, details=_details, wishes="prefix, forbid")
     add(
         "--live",
         metavar="POLICY",

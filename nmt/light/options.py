@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
+DESCRIPTION: Final = """Translate text line by line, by default from standard input to standard output. The output keeps
+the order of the input, an empty line gives an empty line, and lines from a slow pipe are translated as they arrive."""
+"""Of the commands that translate."""
 DOORS: Final = {
     "run": "a run or an averaged checkpoint",
     "folder": "a folder of `nmt-export`",
@@ -360,3 +363,37 @@ def as_keys(options: Mapping[str, Any]) -> dict[str, Any]:
 def command_option(name: str) -> str:
     """The option of a command line that sets the option `name`."""
     return "--search-option" if name == "search_options" else "--" + name.replace("_", "-")
+
+
+def add_texts(parser: Any, *, details: Any, more: str = "", wishes: str) -> None:
+    """Add the options of a command that translates for its text. `details`: what reads their names; `more` of them."""
+    add = parser.add_argument
+    file = "file with a line for each input line"
+    add("-i", "--input", metavar="FILE", help="text to translate; may be .gz (default: standard input)")
+    written = "file to write; it appears when it is complete (default: standard output)"
+    add("-o", "--output", metavar="FILE", help=written)
+    add(
+        "--format",
+        choices=("text", "moses", "jsonl"),
+        default="text",
+        help="text (default): a line for each input line, or exactly N lines with --n-best N (empty ones if there are "
+        "fewer); moses: 'line ||| text ||| score= X ||| X' for each translation; jsonl: a JSON object for each input "
+        "line",
+    )
+    add(
+        "--with",
+        dest="details",
+        metavar="LIST",
+        type=details,
+        default=(),
+        help="extra keys of --format jsonl, separated by commas: tokens, scores (of the tokens), entropies (of their "
+        f"distributions), attention, {more}alignment",
+    )
+    add(
+        "--alignment",
+        metavar="FILE",
+        help="file to write: for each input line the word alignment of the best translation in Pharaoh's format, such "
+        "as '0-0 1-2' (source word first, counted from 0)",
+    )
+    add("--prefix", metavar="FILE", help=f"{file}: the beginning of its translation, or empty")
+    add("--constraints", metavar="FILE", help=f"{file}: a JSON object with any of {wishes}, or empty")

@@ -45,6 +45,7 @@ _UNIT = ctypes.CFUNCTYPE(None, _p, _p, _p, ctypes.POINTER(_p), ctypes.c_int, _p,
 class Table(ctypes.Structure):
     _fields_ = (
         ("name", ctypes.c_char_p),
+        ("halves", ctypes.c_bool),
         ("linear", ctypes.CFUNCTYPE(None, ctypes.POINTER(Tensor), _p, _i64, _p, ctypes.c_int, _p, _i64, _i64, _p)),
         ("embed", ctypes.CFUNCTYPE(None, ctypes.POINTER(Tensor), _i64, _p, _f, _p)),
         ("norm", ctypes.CFUNCTYPE(None, _p, _p, _p, _f, _p, _i64)),
@@ -57,7 +58,10 @@ class Table(ctypes.Structure):
             "attend_additive",
             ctypes.CFUNCTYPE(None, _p, _p, _i64, _p, _i64, _p, _i64, _i64, _i64, _p, _p, ctypes.c_float, _p),
         ),
-        ("attend_dot", ctypes.CFUNCTYPE(None, _p, _i64, _i64, _p, _i64, _i64, _i64, _p, _i64, _p, _f, _p)),
+        (
+            "attend_dot",
+            ctypes.CFUNCTYPE(None, _p, _i64, _i64, _p, ctypes.c_bool, _i64, _i64, _i64, _p, _i64, _p, _f, _p),
+        ),
         ("log_sum_parts", ctypes.CFUNCTYPE(_f, _p, _i64, ctypes.POINTER(ctypes.c_double))),
         ("add_softmax", ctypes.CFUNCTYPE(None, _p, _i64, _p)),
         ("add_log", ctypes.CFUNCTYPE(None, _p, _f, _p, _i64)),

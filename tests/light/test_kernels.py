@@ -327,8 +327,9 @@ def test_attention_by_addition(table: Any, heads: int, D: int, S: int) -> None:
         np.testing.assert_allclose(told[:S], 3 + keep * shares.sum(0) / 4, rtol=1e-5, atol=1e-6)
 
 
-def tiles(keys: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
-    """Keys and values [S, n] as attention by products reads them, NaN where there is no position."""
+def tiles(keys: np.ndarray, values: np.ndarray, *, halves: bool = False) -> list[np.ndarray]:
+    """Keys and values [S, n] as attention by products reads them, NaN where there is no position; in `halves` without
+    the lower half of each float."""
     both = []
     for start in range(0, len(keys), 16):
         tile = np.full((2, 16, keys.shape[1]), np.nan, np.float32)
@@ -336,20 +337,27 @@ def tiles(keys: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
             keys[start : start + 16],
             values[start : start + 16],
         )
-        both.append(np.concatenate([tile[0].T.reshape(-1), tile[1].reshape(-1)]))
+        parts = [tile[0].T, tile[1]]
+        if halves:
+            upper = [(np.ascontiguousarray(part).view(np.uint32) >> 16).astype(np.uint16) for part in parts]
+            pairs = [part.reshape(-1, 2, part.shape[1]).swapaxes(1, 2) for part in upper]
+            parts = [np.ascontiguousarray(part).reshape(-1).view(np.float32) for part in pairs]
+        both.append(np.concatenate([part.reshape(-1) for part in parts]))
     return both
 
 
-def attend_dot(table: Any, q: np.ndarray, keys: np.ndarray, values: np.ndarray, heads: int) -> Any:
+def attend_dot(
+    table: Any, q: np.ndarray, keys: np.ndarray, values: np.ndarray, heads: int, *, halves: bool = False
+) -> Any:
     """What queries [rows, n] find, and half the sum of the weights of all heads: [rows, n], [rows, S]."""
-    (rows, n), S, parts = q.shape, len(keys), tiles(keys, values)
+    (rows, n), S, parts = q.shape, len(keys), tiles(keys, values, halves=halves)
     apart, found = np.full((rows, n + 3), np.nan, np.float32), np.full((rows, n + 5), np.nan, np.float32)
     apart[:, :n] = q
     told = np.zeros((rows, S), np.float32)
     scratch = empty(4 * 16 * len(parts) + 1)
     pointers = (ctypes.c_void_p * len(parts))(*map(address, parts))
     sums = (ctypes.c_void_p * rows)(*(None if r % 3 == 1 else address(told[r]) for r in range(rows)))
-    seen = (pointers, heads, n, S, address(found), n + 5)
+    seen = (pointers, halves, heads, n, S, address(found), n + 5)
     table.attend_dot(address(apart), n + 3, rows, *seen, sums, 0.5, address(scratch))
     assert np.isnan(found[:, n:]).all() and np.isnan(scratch[-1])
     return found[:, :n], told
@@ -357,13 +365,18 @@ def attend_dot(table: Any, q: np.ndarray, keys: np.ndarray, values: np.ndarray, 
 
 @pytest.mark.parametrize("S", [1, 5, 16, 40])
 @pytest.mark.parametrize("heads, D", [(1, 1), (1, 130), (3, 21), (4, 16), (2, 56), (4, 32)])
-def test_attention_by_products(table: Any, heads: int, D: int, S: int) -> None:
+@pytest.mark.parametrize("halves", [False, True])
+def test_attention_by_products(table: Any, heads: int, D: int, S: int, halves: bool) -> None:
     """Several queries at once find what each finds alone, bit for bit."""
     n, rows = heads * D, 7
     q, keys, values = floats(rows, n, scale=2), floats(S, n), floats(S, n)
+    if halves:
+        if not table.halves or D % 2:
+            pytest.skip("these have no halves")
+        keys, values = ((x.view(np.uint32) & 0xFFFF0000).view(np.float32) for x in (keys, values))
     exact = [a.astype(np.float64).reshape(-1, heads, D) for a in (q, keys, values)]
     shares = softmax(np.einsum("rhd,shd->rhs", *exact[:2]) / np.sqrt(D))
-    found, told = attend_dot(table, q, keys, values, heads)
+    found, told = attend_dot(table, q, keys, values, heads, halves=halves)
     np.testing.assert_allclose(
         found, np.einsum("rhs,shd->rhd", shares, exact[2]).reshape(rows, n), rtol=1e-5, atol=1e-5
     )
@@ -371,14 +384,15 @@ def test_attention_by_products(table: Any, heads: int, D: int, S: int) -> None:
     np.testing.assert_allclose(told[wanted], 0.5 * shares.sum(1)[wanted], rtol=1e-5, atol=1e-6)
     assert not told[1].any()
     for r in range(rows):
-        alone = attend_dot(table, q[r : r + 1], keys, values, heads)[0]
+        alone = attend_dot(table, q[r : r + 1], keys, values, heads, halves=halves)[0]
         assert alone.tobytes() == found[r : r + 1].tobytes()
 
 
-def test_a_value_without_weight_may_be_nan(table: Any) -> None:
-    q, keys, values = np.ones((5, 32), np.float32), np.zeros((20, 32), np.float32), floats(20, 32)
-    keys[17], values[17] = -1e4, np.nan
-    found, _ = attend_dot(table, q, keys, values, 1)
+@pytest.mark.parametrize("halves", [False, True])
+def test_a_value_without_weight_may_be_nan(table: Any, halves: bool) -> None:
+    q, keys, values = np.ones((5, 32), np.float32), np.zeros((20, 32), np.float32), np.ones((20, 32), np.float32)
+    keys[17], values[17], values[3] = -1e4, np.nan, 2.0
+    found, _ = attend_dot(table, q, keys, values, 1, halves=halves and table.halves)
     np.testing.assert_allclose(found[3], np.delete(values, 17, axis=0).mean(0), rtol=1e-5, atol=1e-6)
 
 
@@ -492,7 +506,7 @@ def test_rows_do_not_depend_on_their_address(table: Any) -> None:
         )
         parts, more = tiles(keys, keys), empty(64)
         pointers = (ctypes.c_void_p * 1)(address(parts[0]))
-        table.attend_dot(address(moved), n, 1, pointers, 1, n, S, address(w), n, None, 0.0, address(more))
+        table.attend_dot(address(moved), n, 1, pointers, False, 1, n, S, address(w), n, None, 0.0, address(more))
         table.log_sum_parts(address(moved), n, total)
         table.powers(address(moved), address(moved), n)
         table.tanh(address(moved), address(moved), n)

@@ -19,10 +19,10 @@ enum { STRIP = 32, GROUP = 4 }; /* outputs of a strip; bytes of a group of neigh
 
 typedef enum { VECTOR_F32, MATRIX_F32, MATRIX_BF16, MATRIX_INT8 } tensor_type;
 
-/* Positions of a tile: their keys stand in it first, [n][TILE], and then their values, [TILE][n]. What a tile has beyond
-   the last position counts for nothing. */
+/* Positions of a tile: their keys stand in it first, [n][TILE], and then their values, [TILE][n]. In halves, bf16, they are
+   [n / 2][TILE][2] and [TILE / 2][n][2]. What a tile has beyond the last position counts for nothing. */
 enum { TILE = 16 };
-static inline i64 tile_size(i64 n) { return 2 * TILE * n; }
+static inline i64 tile_size(i64 n, bool halves) { return (halves ? 1 : 2) * TILE * n; }
 static inline i64 dot_scratch(i64 positions) { return 4 * ((positions + TILE - 1) / TILE * TILE); }
 
 /* A matrix [rows, columns], or a vector with rows = 1. */
@@ -54,6 +54,7 @@ typedef struct {
 
 typedef struct {
     const char *name; /* as "avx512_vnni" */
+    bool halves;      /* whether tiles may be in halves */
 
     /* y[r] = x[r] w' + bias, then the activation; bias may be null. `scratch` has `linear_scratch(w, rows)` bytes at a
        multiple of 64. */
@@ -85,10 +86,10 @@ typedef struct {
     void (*attend_additive)(const float *q, const float *keys, i64 ks, const float *values, i64 vs, const float *weight,
                             i64 heads, i64 n, i64 S, float *y, float *told, float share, float *scratch);
 
-    /* The same by products, of queries that look at the same positions, which stand in tiles; `told`, unless it is null,
-       has a row for each query. */
-    void (*attend_dot)(const float *q, i64 qs, i64 rows, const float *const *tiles, i64 heads, i64 n, i64 S, float *y,
-                       i64 ys, float *const *told, float share, float *scratch);
+    /* The same by products, of queries that look at the same positions, which stand in tiles, with an even D also in
+       halves; `told`, unless it is null, has a row for each query. */
+    void (*attend_dot)(const float *q, i64 qs, i64 rows, const float *const *tiles, bool halves, i64 heads, i64 n, i64 S,
+                       float *y, i64 ys, float *const *told, float share, float *scratch);
 
     /* The largest of x[n] and, in *sum, the sum of exp(x - largest), added up in double or so that 100,000 terms keep
        six digits. NaN where one of x is NaN. */

@@ -104,25 +104,37 @@ INLINE int become_weights(float *a, i64 S) {
    goes across lanes. A score is the sum of SCORE_SUMS sums over channels, a value that of VALUE_SUMS sums over positions,
    whatever the number of queries. */
 #if LANES == 16
-enum { QUERIES = 4, SCORE_SUMS = 4, VALUE_SUMS = 2 };
+enum { QUERIES = 4, SCORE_SUMS = 4, VALUE_SUMS = 2, HALVES = 1 };
 #elif LANES == 8
-enum { QUERIES = 2, SCORE_SUMS = 2, VALUE_SUMS = 2 };
+enum { QUERIES = 2, SCORE_SUMS = 2, VALUE_SUMS = 2, HALVES = 0 };
 #else
-enum { QUERIES = 2, SCORE_SUMS = 1, VALUE_SUMS = 1 };
+enum { QUERIES = 2, SCORE_SUMS = 1, VALUE_SUMS = 1, HALVES = 0 };
 #endif
 enum { VECTORS_OF_TILE = TILE / LANES };
 
-INLINE void score_tile(const float *q, i64 qs, const float *keys, i64 D, float scale, float *a, i64 as, const int queries) {
+INLINE void fetch(const float *from, i64 n) {
+    for (i64 j = 0; j < n; j += 16) __builtin_prefetch(from + j);
+}
+
+/* From row i of floats, `apart` from one to the next, or in halves, where two of them stand in one place. */
+INLINE vf row_values(const float *from, i64 i, i64 apart, const int odd, const int halves) {
+    if (!halves) return load(from + i * apart);
+    const vu pair = (vu)load(from + i / 2 * apart);
+    return (vf)(odd ? pair & 0xffff0000u : pair << 16);
+}
+
+INLINE void score_tile(const float *q, i64 qs, const float *keys, i64 D, float scale, float *a, i64 as, const int queries,
+                       const int halves) {
     vf sum[SCORE_SUMS][QUERIES][VECTORS_OF_TILE] = {{{{0}}}};
     i64 d = 0;
-#define ADD_CHANNEL(part, d)                                              \
+#define ADD_CHANNEL(part, d, odd)                                         \
     _Pragma("GCC unroll 4") for (int r = 0; r < queries; r++)             \
         _Pragma("GCC unroll 4") for (int c = 0; c < VECTORS_OF_TILE; c++) \
-            sum[part][r][c] += load(keys + (d) * TILE + c * LANES) * q[r * qs + (d)];
+            sum[part][r][c] += row_values(keys + c * LANES, d, TILE, odd, halves) * q[r * qs + (d)];
     for (; d + SCORE_SUMS <= D; d += SCORE_SUMS)
 #pragma GCC unroll 4
-        for (int part = 0; part < SCORE_SUMS; part++) ADD_CHANNEL(part, d + part)
-    for (; d < D; d++) ADD_CHANNEL(0, d)
+        for (int part = 0; part < SCORE_SUMS; part++) ADD_CHANNEL(part, d + part, part % 2)
+    for (; d < D; d++) ADD_CHANNEL(0, d, d % 2)
 #undef ADD_CHANNEL
 #pragma GCC unroll 4
     for (int r = 0; r < queries; r++)
@@ -139,6 +151,7 @@ INLINE void score_tile(const float *q, i64 qs, const float *keys, i64 D, float s
 typedef struct {
     const float *const *tiles, *first;
     i64 keys, apart;
+    int halves;
 } value_rows;
 
 INLINE const float *values_at(const value_rows *v, i64 tile) {
@@ -153,11 +166,14 @@ INLINE void find_values(const float *a, i64 as, const value_rows *v, i64 at, i64
     _Pragma("GCC unroll 4") for (int r = 0; r < queries; r++)                                              \
         _Pragma("GCC unroll 2") for (int c = 0; c < width; c++)                                            \
             if (!careful || weights[r * as + (s)] != 0.0f)                                                 \
-                sum[part][r][c] += load(values + (s) * v->apart + c * LANES) * weights[r * as + (s)];
+                sum[part][r][c] += row_values(values + c * LANES, s, v->apart, part, v->halves) * weights[r * as + (s)];
     for (i64 first = 0; first < S; first += TILE) {
         const float *values = values_at(v, first / TILE) + at, *weights = a + first;
         const i64 count = S - first < TILE ? S - first : TILE;
         i64 s = 0;
+        if (first + 2 * TILE < S && v->tiles)
+            for (; s < (TILE >> v->halves); s++) fetch(values_at(v, first / TILE + 2) + at + s * v->apart, width * LANES);
+        s = 0;
         for (; s + VALUE_SUMS <= count; s += VALUE_SUMS)
 #pragma GCC unroll 2
             for (int part = 0; part < VALUE_SUMS; part++) ADD_POSITION(part, s + part)
@@ -171,6 +187,12 @@ INLINE void find_values(const float *a, i64 as, const value_rows *v, i64 at, i64
             store(y + r * ys + c * LANES, VALUE_SUMS > 1 ? sum[0][r][c] + sum[1 % VALUE_SUMS][r][c] : sum[0][r][c]);
 }
 
+INLINE float value_at(const value_rows *v, i64 s, i64 j) {
+    const float *values = values_at(v, s / TILE);
+    if (!v->halves) return values[s % TILE * v->apart + j];
+    return load_bf16(((const bf16 *)values)[2 * (s % TILE / 2 * v->apart + j) + s % 2]);
+}
+
 INLINE void find_all(const float *a, i64 as, const value_rows *v, i64 at, i64 D, i64 S, float *y, i64 ys, const int queries,
                      const int careful) {
     i64 j = 0;
@@ -180,21 +202,24 @@ INLINE void find_all(const float *a, i64 as, const value_rows *v, i64 at, i64 D,
         for (int r = 0; r < queries; r++) {
             float sum = 0.0f;
             for (i64 s = 0; s < S; s++)
-                if (a[r * as + s] != 0.0f) sum += a[r * as + s] * values_at(v, s / TILE)[s % TILE * v->apart + at + j];
+                if (a[r * as + s] != 0.0f) sum += a[r * as + s] * value_at(v, s, at + j);
             y[r * ys + j] = sum;
         }
 }
 
 /* So many queries in all heads. */
 INLINE void attend_queries(const float *q, i64 qs, const float *const *tiles, i64 heads, i64 n, i64 S, float *y, i64 ys,
-                           float *const *told, float share, float *a, const int queries) {
+                           float *const *told, float share, float *a, const int queries, const int halves) {
     const i64 D = n / heads, as = (S + TILE - 1) / TILE * TILE;
     const float scale = 1.0f / sqrtf((float)D);
-    const value_rows v = {tiles, 0, TILE * n, n};
+    const value_rows v = {tiles, 0, TILE * n >> halves, n, halves};
     for (i64 g = 0; g < heads; g++) {
         int careful = 0;
-        for (i64 first = 0; first < S; first += TILE)
-            score_tile(q + g * D, qs, tiles[first / TILE] + g * D * TILE, D, scale, a + first, as, queries);
+        for (i64 first = 0; first < S; first += TILE) {
+            if (first + 2 * TILE < S) fetch(tiles[first / TILE + 2] + (g * D * TILE >> halves), D * TILE >> halves);
+            score_tile(q + g * D, qs, tiles[first / TILE] + (g * D * TILE >> halves), D, scale, a + first, as, queries,
+                       halves);
+        }
         for (int r = 0; r < queries; r++) {
             float *own = a + r * as;
             careful |= become_weights(own, S);
@@ -206,13 +231,18 @@ INLINE void attend_queries(const float *q, i64 qs, const float *const *tiles, i6
     }
 }
 
-static void attend_dot(const float *q, i64 qs, i64 rows, const float *const *tiles, i64 heads, i64 n, i64 S, float *y,
-                       i64 ys, float *const *told, float share, float *scratch) {
-    i64 row = 0;
-#define ATTEND(queries) \
-    attend_queries(q + row * qs, qs, tiles, heads, n, S, y + row * ys, ys, told ? told + row : 0, share, scratch, queries)
-    for (; row + QUERIES <= rows; row += QUERIES) ATTEND(QUERIES);
-    for (; row < rows; row++) ATTEND(1);
+static void attend_dot(const float *q, i64 qs, i64 rows, const float *const *tiles, bool halves, i64 heads, i64 n, i64 S,
+                       float *y, i64 ys, float *const *told, float share, float *scratch) {
+#define ATTEND(queries, halves)                                                                                 \
+    attend_queries(q + row * qs, qs, tiles, heads, n, S, y + row * ys, ys, told ? told + row : 0, share, scratch, \
+                   queries, halves)
+    for (i64 row = 0, next; row < rows; row = next) {
+        next = row + QUERIES <= rows ? row + QUERIES : row + 1;
+        if (HALVES && halves && next > row + 1) ATTEND(QUERIES, HALVES);
+        else if (HALVES && halves) ATTEND(1, HALVES);
+        else if (next > row + 1) ATTEND(QUERIES, 0);
+        else ATTEND(1, 0);
+    }
 #undef ATTEND
 }
 
@@ -220,7 +250,7 @@ static void attend_dot(const float *q, i64 qs, i64 rows, const float *const *til
 static void attend_additive(const float *q, const float *keys, i64 ks, const float *values, i64 vs, const float *weight,
                             i64 heads, i64 n, i64 S, float *y, float *told, float share, float *a) {
     const i64 D = n / heads;
-    const value_rows v = {0, values, 0, vs};
+    const value_rows v = {0, values, 0, vs, 0};
     for (i64 g = 0; g < heads; g++, q += D, keys += D, y += D) {
 #pragma omp simd
         for (i64 j = 0; j < D; j++) {
@@ -789,6 +819,7 @@ static void linear(const tensor *w, const float *x, i64 xs, const float *bias, a
 extern const kernels JOIN(kernels, VERSION);
 const kernels JOIN(kernels, VERSION) = {
     .name = TEXT_OF(VERSION),
+    .halves = HALVES,
     .linear = linear,
     .embed = embed_row,
     .norm = norm_row,

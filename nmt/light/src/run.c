@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "../../ops/native/simd.h"
 #include "system.h"
 
 /* TILE positions of a cache, shared by the hypotheses that have them in common. */
@@ -96,6 +97,14 @@ static bool lay_out(runner *r, uint32_t space, bool kept, i64 rows, block *to) {
     return true;
 }
 
+/* Whether keys and values are rounded to bf16, which long lines read from memory in half the time: where weights are
+   rounded, too. */
+static bool in_halves(const runner *r, const instruction *i) {
+    return r->k->halves && r->m->tensors[r->m->set.table].type != MATRIX_F32 && i->n / (uint32_t)i->p % 2 == 0;
+}
+
+static i64 size_of_tile(const runner *r, const instruction *i) { return tile_size(i->n, in_halves(r, i)); }
+
 static bool room_to_multiply(runner *r, const program *p, i64 rows) {
     for (i64 i = 0; i < p->count; i++)
         if (p->code[i].op == LINEAR && !renew_scratch(&r->scratch, &r->m->tensors[p->code[i].t[0]], rows)) return false;
@@ -110,7 +119,7 @@ runner *runner_open(const model *m, const kernels *k, i64 rows) {
     r->told = calloc((size_t)rows, sizeof *r->told);
     r->spare = calloc((size_t)m->set.caches + 1, sizeof *r->spare);
     for (i64 i = 0; i < m->step.count; i++)
-        if (m->step.code[i].op == ATTEND_DOT) r->width += tile_size(m->step.code[i].n);
+        if (m->step.code[i].op == ATTEND_DOT) r->width += size_of_tile(r, &m->step.code[i]);
     for (int which = 0; which < 2; which++)
         r->caches[which] = calloc((size_t)m->set.caches * (size_t)rows + 1, sizeof(cached));
     if (r->base && r->told && r->spare && r->caches[0] && r->caches[1] && lay_out(r, STEP, false, rows, &r->step) &&
@@ -255,15 +264,23 @@ static bool run_rotate(const task *t) {
     return true;
 }
 
+/* The key and the value of a position in a tile. */
+static void put(const runner *r, const instruction *i, const float *key, const float *value, i64 place, float *to) {
+    const i64 n = i->n;
+    if (in_halves(r, i)) {
+        bf16 *keys = (bf16 *)to, *values = keys + TILE * n;
+        for (i64 c = 0; c < n; c++) keys[2 * (c / 2 * TILE + place) + c % 2] = store_bf16(key[c]);
+        for (i64 c = 0; c < n; c++) values[2 * (place / 2 * n + c) + place % 2] = store_bf16(value[c]);
+    } else {
+        for (i64 c = 0; c < n; c++) to[c * TILE + place] = key[c];
+        memcpy(to + (TILE + place) * n, value, (size_t)n * sizeof *value);
+    }
+}
+
 /* Keys and values of `count` positions from the first on into tiles that stand `apart` floats apart. */
 static void pack(const task *t, const instruction *i, i64 count, float *to, i64 apart) {
-    i64 n = i->n, ks = stride_of(t->r->m, i->b.number), vs = stride_of(t->r->m, i->c.number);
-    const float *key = at_row(t, i->b, 0), *value = at_row(t, i->c, 0);
-    for (i64 s = t->first; s < t->first + count; s++, key += ks, value += vs) {
-        float *own = to + s / TILE * apart, *keys = own + s % TILE;
-        for (i64 c = 0; c < n; c++) keys[c * TILE] = key[c];
-        memcpy(own + TILE * n + s % TILE * n, value, (size_t)n * sizeof *value);
-    }
+    for (i64 row = 0, s = t->first; row < count; row++, s++)
+        put(t->r, i, at_row(t, i->b, row), at_row(t, i->c, row), s % TILE, to + s / TILE * apart);
 }
 
 /* Tiles of all ATTEND_DOT of the step stand side by side. */
@@ -274,7 +291,7 @@ static bool pack_memory(const task *t, memory *to) {
     for (const instruction *i = step->code; i < step->code + step->count; i++) {
         if (i->op != ATTEND_DOT) continue;
         pack(t, i, t->count, to->tiles.values + at, t->r->width);
-        at += tile_size(i->n);
+        at += size_of_tile(t->r, i);
     }
     return true;
 }
@@ -289,8 +306,8 @@ static bool find_tiles(runner *r, const float *first, i64 apart, i64 count) {
 static void attend(const task *t, i64 row, i64 rows, i64 positions, float *const *told, float share) {
     const runner *r = t->r;
     const instruction *i = t->i;
-    r->k->attend_dot(at_row(t, i->a, row), stride_of(r->m, i->a.number), rows, r->tiles, i->p, i->n, positions,
-                     at_row(t, i->out, row), stride_of(r->m, i->out.number), told, share, r->attending.values);
+    r->k->attend_dot(at_row(t, i->a, row), stride_of(r->m, i->a.number), rows, r->tiles, in_halves(r, i), i->p, i->n,
+                     positions, at_row(t, i->out, row), stride_of(r->m, i->out.number), told, share, r->attending.values);
 }
 
 /* Told is the mean of the weights over all heads of all attentions that count. */
@@ -302,7 +319,7 @@ static bool run_dot_attention(const task *t) {
     const instruction *code = r->m->step.code;
     i64 at = 0;
     for (const instruction *i = code; i < t->i; i++)
-        if (i->op == ATTEND_DOT) at += tile_size(i->n);
+        if (i->op == ATTEND_DOT) at += size_of_tile(r, i);
     for (i64 row = 0, rows; row < t->count; row += rows) {
         const memory *from = t->words[row].sentence;
         for (rows = 0; row + rows < t->count && t->words[row + rows].sentence == from; rows++)
@@ -328,7 +345,7 @@ static void run_additive_attention(const task *t) {
 
 static bool run_self_attention(const task *t) {
     runner *r = t->r;
-    i64 size = tile_size(t->i->n);
+    i64 size = size_of_tile(r, t->i);
     if (!renew(&r->self, (size_t)((t->length + TILE - 1) / TILE), (size_t)size)) return false;
     pack(t, t->i, t->length, r->self.values, size);
     if (!find_tiles(r, r->self.values, size, t->length)) return false;
@@ -339,7 +356,7 @@ static bool run_self_attention(const task *t) {
 
 /* A tile of one user, a copy of `from` unless that is null; null where memory ends. */
 static tile *new_tile(runner *r, i64 which, const tile *from) {
-    size_t size = (size_t)tile_size(r->m->cache_widths[which]) * sizeof(float);
+    size_t size = (size_t)tile_size(r->m->cache_widths[which], false) * sizeof(float);
     tile *one = r->spare[which];
     if (one) r->spare[which] = one->next;
     else if (!(one = aligned_alloc(64, sizeof *one + (size + 63) / 64 * 64))) return NULL;
@@ -352,7 +369,7 @@ static tile *new_tile(runner *r, i64 which, const tile *from) {
 static bool run_cache(const task *t) {
     runner *r = t->r;
     const instruction *i = t->i;
-    i64 n = i->n, which = i->t[0];
+    i64 which = i->t[0];
     for (i64 row = 0; row < t->count; row++) {
         cached *own = &r->caches[0][which * r->rows + row];
         i64 position = t->words[row].position, last = position / TILE, place = position % TILE;
@@ -363,10 +380,7 @@ static bool run_cache(const task *t) {
             if (old) old->users--;
             own->count = last + 1;
         }
-        float *values = own->tiles[last]->values;
-        const float *key = at_row(t, i->b, row);
-        for (i64 c = 0; c < n; c++) values[c * TILE + place] = key[c];
-        memcpy(values + TILE * n + place * n, at_row(t, i->c, row), (size_t)n * sizeof *values);
+        put(r, i, at_row(t, i->b, row), at_row(t, i->c, row), place, own->tiles[last]->values);
         if (!grown(&r->tiles, sizeof *r->tiles, &r->tile_room, (size_t)own->count) ||
             !renew(&r->attending, 1, (size_t)dot_scratch(TILE * (i64)own->room)))
             return false;
