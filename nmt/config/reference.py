@@ -19,11 +19,9 @@ from nmt.registry import CALLBACKS, METRICS, TASKS, field_docstrings
 
 _INTRODUCTION = """# Configuration
 
-Every key, its default and its meaning; `python -m nmt.config.reference` prints this page.
-Keys marked * change the model or the order of the data: a run cannot be resumed with another value.
-Any key can be set on the command line: `--set training.lr=3e-4`.
-Files written by nmt state their `format`, so that later versions know what the keys mean; without it, keys have the
-meaning given on this page.
+Every key, its default and its meaning; `python -m nmt.config.reference` prints this page, [from_zero.md](from_zero.md)
+has Zero's names. A run cannot be resumed with another value of a key marked *. Any key can be set on the command line:
+`--set training.lr=3e-4`.
 """
 
 _ELSEWHERE = (
@@ -31,10 +29,9 @@ _ELSEWHERE = (
 )
 _DECODING = """# Options of a search
 
-Each option once, by its name in a configuration (section `decoding`), in `Translator.translate` and in a request. On a
-command line it is `--` and the name with hyphens, `--search-option` for `search_options`. A configuration has all
-options down to `ensemble_mean`; the others are given with a call. `python -m nmt.config.reference decoding` prints this
-page.
+By their names in a configuration (section `decoding`), in `Translator.translate` and in a request. On a command line:
+`--` and the name with hyphens, `--search-option` for `search_options`. A configuration has all options down to
+`ensemble_mean`; the others are given with a call. `python -m nmt.config.reference decoding` prints this page.
 """
 _DOORS = """## Who has which
 
@@ -94,7 +91,7 @@ def markdown() -> str:
 
 def decoding_markdown() -> str:
     """The page about the options of a search."""
-    parts = [_DECODING, "| option | default | allowed | unit | meaning |", "|---|---|---|---|---|"]
+    parts = [_DECODING, "| option | default | allowed | meaning |", "|---|---|---|---|"]
     parts += [_described(option) for option in OPTIONS.values()]
     parts += ["", _DOORS, *(f"- {name}: {meaning}" for name, meaning in DOORS.items()), ""]
     parts += [f"| options | {' | '.join(DOORS)} |", "|---" * (len(DOORS) + 1) + "|"]
@@ -110,16 +107,15 @@ def decoding_markdown() -> str:
 def _described(option: Option) -> str:
     default = _shown([*option.default] if isinstance(option.default, tuple) else option.default)
     allowed = option.allowed()
+    if option.unit:
+        allowed += f" ({option.unit})"
     if option.engine_most != option.most:
         allowed += f"; in the engine at most {option.engine_most:,}"
-    also = f" Elsewhere called {', '.join(f'`{name}`' for name in option.also)}." if option.also else ""
-    since = f" New in {option.since}." if option.since else ""
+    also = f" Elsewhere {', '.join(f'`{name}`' for name in option.also)}." if option.also else ""
     more = f" {option.more}" if option.more else ""
     said = option.help if option.kind == "name" else option.meaning
     meaning = re.sub("(<[a-z]+>)", r"`\1`", said[0].upper() + said[1:])
-    return f"| `{option.name}` | {default} | {allowed} | {option.unit} | {meaning}.{more}{also}{since} |".replace(
-        "|  |", "| |"
-    )
+    return f"| `{option.name}` | {default} | {allowed} | {meaning}.{more}{also} |"
 
 
 def _listed(section: type, *, skip: Any = ()) -> str:
@@ -130,7 +126,7 @@ def _rows(section: type) -> list[tuple[str, str, str]]:
     """Key, default and meaning of each field."""
     documented, types, rows = dict(field_docstrings(section)), get_type_hints(section), []
     for field in dataclasses.fields(section):
-        meaning = " ".join(documented.get(field.name, "").split())
+        meaning = re.sub(r" Zero: `[^.]*`\.", "", " ".join(documented.get(field.name, "").split()))
         annotation = types.get(field.name)
         choices = (
             [f"`{choice}`" for choice in get_args(annotation)]

@@ -64,7 +64,6 @@ class Option:
         needs: str = "",
         only_rounding: bool = False,
         also: str = "",
-        since: str = "",
     ) -> None:
         """
         Args:
@@ -85,7 +84,6 @@ class Option:
             needs: the option without which it has no effect.
             only_rounding: whether it changes translations by rounding alone.
             also: names in other toolkits, separated by spaces.
-            since: version that introduced it, if that is later than 0.1.0.
         """
         self.name = ""
         """Key of `decoding`, keyword of the library and key of a request; set by the table."""
@@ -94,7 +92,7 @@ class Option:
         self.words, self.choices, self.unit, self.metavar = tuple(words), tuple(choices), unit, metavar
         self.doors, self.only = tuple(doors), only or {}
         self.is_key, self.needs, self.only_rounding = is_key, needs, only_rounding
-        self.also, self.since = tuple(also.split()), since
+        self.also = tuple(also.split())
 
     @property
     def can_be_off(self) -> bool:
@@ -166,23 +164,21 @@ OPTIONS: Final = {
     ),
     "n_best": Option(
         "whole", "number of translations of each line",
-        "At most as many as the search finds: `beam_size`, for `greedy` 1. On a command line and in a call a "
-        "smaller beam is widened; in a configuration both must agree.",
+        "At most as many as the search finds. A smaller beam is widened; in a configuration it is an error.",
         default=1, least=1, engine_most=1000, unit="translations", metavar="N", doors=(*TORCH, *ENGINE, "server"),
         also="nbest",
     ),
     "length_penalty": Option(
         "number", "exponent A of the length by which scores are divided",
-        "The score of a translation of `length` tokens, the end symbol counted, is its log-probability divided by "
-        "((5+length)/6)**A, or by what `length_normalization` says.",
+        "The end symbol counts.",
         default=0.6, most=STRONGEST, unit="exponent", metavar="A", doors=(*TORCH, *ENGINE, "server", "onnx"),
         also="lenpen beam_alpha decode_alpha length_penalty_alpha",
     ),
     "length_normalization": Option(
         "choice", "scores are divided by ((5+length)/6)**A (gnmt), or by length**A (power)",
-        "A is `length_penalty`. Marian and transformers have `power`; models that are converted from them, too.",
+        "Marian, transformers and models that are converted from them have `power`.",
         default="gnmt", choices=("gnmt", "power"), doors=(*TORCH, *ENGINE, "server", "onnx"),
-        also="normalize normalize_scores", since="0.4.0",
+        also="normalize normalize_scores",
     ),
     "coverage_penalty": Option(
         "number", "weight of the penalty for source words without attention",
@@ -199,7 +195,7 @@ OPTIONS: Final = {
     "max_length_factor": Option(
         "number", "how many times as many tokens as its source a translation may have, and max_length_offset more",
         "Rounded down; any translation may have one token.", default=1.0, most=STRONGEST, unit="factor", metavar="F",
-        doors=(*TORCH, *ENGINE, "onnx"), also="max_len_a", since="0.4.0",
+        doors=(*TORCH, *ENGINE, "onnx"), also="max_len_a",
     ),
     "min_length": Option(
         "whole", "smallest number of tokens of a translation",
@@ -213,46 +209,41 @@ OPTIONS: Final = {
     ),
     "repeat_penalty": Option(
         "number", "above 1, tokens that the translation already has become less probable; 1: no penalty",
-        "As `repetition_penalty` of CTranslate2 and transformers: the logit of each such token is divided by it, "
-        "or multiplied with it if negative, before the probabilities are normalised. Below 1, repetitions become "
-        "more probable. In an ensemble, the logarithms of the mean probabilities take the place of the logits.",
+        "Their logits, in an ensemble the logarithms of the mean probabilities, are divided by it, or multiplied if "
+        "negative, before the probabilities are normalised.",
         default=1.0, least=0.01, most=STRONGEST, unit="factor", metavar="R", doors=(*TORCH, *ENGINE, "server"),
-        also="repetition_penalty", since="0.3.0",
+        also="repetition_penalty",
     ),
     "target_language": Option(
         "language", "code of the language to translate into, for a model that has several, such as deu",
-        "Its token is put before each line. A line that itself begins with a token, such as `>>deu<<`, is translated "
-        "into that language. A model whose source vocabulary has such tokens needs one for each line.",
-        words=(NONE,), metavar="CODE", doors=(*TORCH, *ENGINE, "server"), also="tgt_lang", since="0.4.0",
+        "Its token is put before each line that does not itself begin with one, such as `>>deu<<`.",
+        words=(NONE,), metavar="CODE", doors=(*TORCH, *ENGINE, "server"), also="tgt_lang",
     ),
     "split": Option(
         "choice", "translate each sentence of a line by itself: always, never, or as the training text was (auto)",
         "`auto`: where the training text had one sentence a line: [controlling.md](controlling.md#sentence-splitting).",
-        default=AUTO, choices=(AUTO, "sentences", NONE), doors=(*TORCH, *ENGINE, "server"), since="0.3.0",
+        default=AUTO, choices=(AUTO, "sentences", NONE), doors=(*TORCH, *ENGINE, "server"),
     ),
     "capitals": Option(
         "choice", "lower: translate lines in capitals by their small letters, and put the translation in capitals",
         "For models without case marks: [controlling.md](controlling.md#lines-in-capitals).",
-        default="keep", choices=("keep", "lower"), doors=(*TORCH, *ENGINE, "server"), since="0.4.0",
+        default="keep", choices=("keep", "lower"), doors=(*TORCH, *ENGINE, "server"),
     ),
     "split_long": Option(
         "whole", "translate a sentence of more than N source tokens in parts",
-        "Each part has at most N tokens, and the translations are joined: time and memory grow with the length of"
-        " a line, not with its square. A line that is not split into sentences is cut between these first.",
+        "Time and memory then grow with the length of a line, not with its square.",
         default=1000, least=1, engine_most=2**31 - 1, words=(NONE,), unit="tokens", metavar="N|none",
         doors=(*TORCH, *ENGINE, "onnx"),
     ),
     "batch_tokens": Option(
         "whole", "largest batch: source tokens times beam size",
-        "With padding. `auto` is 16384, or fewer if the vocabulary is so large that the probabilities of a step "
-        "would fill the memory. The engine accepts it, without effect.",
+        "With padding. `auto` is 16384, or fewer with a very large vocabulary. The engine accepts it, without effect.",
         default=AUTO, least=1, words=(AUTO,), unit="tokens", metavar="N|auto", doors=(*TORCH, "file"),
         only_rounding=True,
     ),
     "shortlist": Option(
         "file", "file of nmt-shortlist with the words allowed for each source word; 'none': all words are allowed",
-        "Search is faster with it. A `.nmt` file has its own; `nmt-light --no-shortlist` and, in the browser, "
-        "`shortlist: false` switch that off.",
+        "A `.nmt` file has its own; `nmt-light --no-shortlist` and, in the browser, `shortlist: false` switch it off.",
         words=(NONE,), metavar="FILE", doors=(*TORCH, *ENGINE),
         only={"file": (NONE,), "light": (NONE,), "browser": (NONE,)},
     ),
@@ -260,8 +251,7 @@ OPTIONS: Final = {
         "model",
         "run of a language model with the same target vocabulary, whose scores are added in each step; 'none': no"
         " language model",
-        "`language_model_weight` times its log-probability is added to the score of each word.", words=(NONE,),
-        metavar="MODEL", doors=("run", "folder"), also="lm_path",
+        words=(NONE,), metavar="MODEL", doors=("run", "folder"), also="lm_path",
     ),
     "language_model_weight": Option(
         "number", "weight of the language model's log-probabilities (default: 0.2)", most=STRONGEST, unit="factor",
@@ -270,8 +260,7 @@ OPTIONS: Final = {
     "precision": Option(
         "choice",
         "number format of the computation; int8: matrices of the decoder, and of the encoder of a transformer",
-        "`auto` uses bf16 where it is faster, else fp32; of an exported folder or file, its format. In Python an "
-        "argument of `nmt.load`.",
+        "`auto`: bf16 where it is faster, else fp32; of an exported folder, its format. In Python of `nmt.load`.",
         default=AUTO, choices=(AUTO, "fp32", "bf16", "int8"), doors=TORCH, only_rounding=True,
     ),
     "replace_unknown": Option(
@@ -286,19 +275,17 @@ OPTIONS: Final = {
     ),
     "glossary": Option(
         "file", "file of lines 'term TAB translation': how terms must be translated; 'none': no glossary",
-        "If a term is in the source, its translation is in the output. Its place is found by the attention. A request "
-        "has terms and their translations in place of a file, `{\"cat\": \"Kater\"}`; so may a call in Python.",
+        "In a request, and if wanted in Python, terms with their translations, `{\"cat\": \"Kater\"}`.",
         words=(NONE,), metavar="FILE", doors=(*TORCH, *ENGINE, "server"),
     ),
     "ensemble_weights": Option(
         "weights", "relative weights of the models of an ensemble, such as 2,1",
-        "In the order of the models; without them all count equally. Not used in training, which has one model.",
+        "In the order of the models; without them all count equally.",
         words=(NONE,), unit="share", metavar="W,W...|none", doors=TORCH, needs="several models",
     ),
     "ensemble_mean": Option(
         "choice", "what an ensemble averages (default: probabilities)",
-        "`probabilities`, as Zero does, or `log_probabilities`, which are normalised again: a word that is "
-        "impossible for one model is then impossible.",
+        "With `log_probabilities` a word that is impossible for one model is impossible.",
         default="probabilities", choices=("probabilities", "log_probabilities"), doors=TORCH, needs="several models",
         also="ensemble_mode",
     ),
