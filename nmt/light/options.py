@@ -237,7 +237,7 @@ OPTIONS: Final = {
     ),
     "batch_tokens": Option(
         "whole", "largest batch: source tokens times beam size",
-        "With padding. `auto` is 16384, or fewer with a very large vocabulary. The engine accepts it, without effect.",
+        "With padding. `auto` is 16384, or fewer with a large vocabulary. The engine accepts it, without effect.",
         default=AUTO, least=1, words=(AUTO,), unit="tokens", metavar="N|auto", doors=(*TORCH, "file"),
         only_rounding=True,
     ),
