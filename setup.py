@@ -20,6 +20,8 @@ def read_version() -> str:
 
 
 # Builds of PyTorch for NVIDIA GPUs bring Triton themselves; those for CPUs do not, and nothing on a CPU needs it.
+# setuptools: its package torchmetrics imports pkg_resources, which newer ones have no more.
+COMET = ["unbabel-comet>=2.2.4", "setuptools<81"]  # in an environment of its own: it needs numpy 1 and transformers 4
 DOCS = ["mkdocs-material>=9.7", "mkdocstrings[python]>=1.0", "ruff>=0.8"]  # ruff formats signatures
 GPU = ["triton>=3.2; platform_system == 'Linux' and platform_machine == 'x86_64'"]
 LANGID = ["py3langid>=0.3"]
@@ -65,6 +67,7 @@ setup(
         "tqdm>=4.60",
     ],
     extras_require={
+        "comet": COMET,
         "docs": DOCS,
         "gpu": GPU,
         "langid": LANGID,

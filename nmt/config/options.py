@@ -3,6 +3,7 @@ or a mapping of a name to its options; and those of the search, changed by a com
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import math
@@ -28,6 +29,30 @@ def _checked(options: type) -> type:
     strict = ConfigDict(extra="forbid", strict=True)
     frozen = options.__dataclass_params__.frozen  # type: ignore[attr-defined]
     return validated(options, config=strict, frozen=frozen)
+
+
+def with_options(text: str, *, called: str) -> tuple[str, dict[str, Any]]:
+    """Name and options of a component as a command line has it, `NAME[,OPTION=VALUE...]`; true, false and numbers are
+    such, other values are text. ConfigError, which begins with `called`, for another form."""
+    name, *parts = text.split(",")
+    options: dict[str, Any] = {}
+    for part in parts:
+        option, sign, value = (piece.strip() for piece in part.partition("="))
+        if not sign or not value:
+            raise ConfigError(f"{called}: {shown(part)} is not an option with its value, such as {name},OPTION=3")
+        if option in options:
+            raise ConfigError(f"{called}: {option} is given twice")
+        options[option] = _value(value)
+    return name, options
+
+
+def _value(text: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def component_options(member: Any, options: Mapping[str, Any], *, key: str = "options") -> Any:

@@ -8,7 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from sacrebleu.metrics.base import Metric as Scorer
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
@@ -31,6 +31,8 @@ _TOKENIZERS: Final = {
 }
 """Tokenizers of sacreBLEU and the languages that they are for."""
 _LOOKED_AT: Final = 1000  # lines
+USUAL_ORDER: Final = 4
+_LONGEST_ORDER: Final = 9
 
 
 class Breakdown(NamedTuple):
@@ -204,15 +206,26 @@ class Bleu(SacrebleuMetric):
         others."""
         lowercase: bool = False
         """Ignore case."""
+        max_order: int = USUAL_ORDER
+        """Longest n-grams, in words; others than 4 are told by the name of the score, as BLEU-2."""
+        smooth: Literal["exp", "floor", "add-k", "none"] = "exp"
+        """What precisions without a match are replaced by (Chen and Cherry, WMT 2014), as in sacreBLEU."""
         language: str | None = None
         """Language of the text: by default `data.target_language` in training, the model's with nmt-eval MODEL."""
 
         def __post_init__(self) -> None:
+            if not 1 <= self.max_order <= _LONGEST_ORDER:
+                raise ValueError(f"max_order: must be from 1 to {_LONGEST_ORDER}, not {self.max_order}")
             known = list(BLEU.TOKENIZERS)
             if self.tokenize is not None and self.tokenize not in known:
                 raise ValueError(
                     refused("tokenize", self.tokenize, known, problem="is not a known tokenizer of sacreBLEU")
                 )
+
+    def __init__(self, *, options: Any = None) -> None:
+        super().__init__(options=options)
+        if self.options.max_order != USUAL_ORDER:
+            self.label = f"BLEU-{self.options.max_order}"  # type: ignore[misc]
 
     @classmethod
     def effective(cls, given: Mapping[str, Any], *, language: str | None) -> dict[str, Any]:
@@ -236,7 +249,12 @@ class Bleu(SacrebleuMetric):
     def scorer(self) -> Scorer:
         name = self._tokenizer
         try:
-            return BLEU(tokenize=name, lowercase=self.options.lowercase)
+            return BLEU(
+                tokenize=name,
+                lowercase=self.options.lowercase,
+                max_ngram_order=self.options.max_order,
+                smooth_method=self.options.smooth,
+            )
         except (ImportError, OSError, RuntimeError) as error:
             # Some tokenizers need a package or a model file that sacreBLEU fetches at first use.
             reason = " ".join(str(error).split())

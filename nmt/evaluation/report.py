@@ -242,7 +242,8 @@ def _breakdowns(parts: Sequence[tuple[str, Score]], *, several: bool) -> Table:
             )
         )
     head = ("system" if several else "metric", "penalty", "ratio", "words", "reference", "precisions")
-    return Table(head, rows, "brevity penalty, length and precisions of 1 to 4 words")
+    longest = max((row[-1].count("/") + 1 for row in rows), default=0)
+    return Table(head, rows, f"brevity penalty, length and precisions of 1 to {longest} words")
 
 
 def _comparisons(systems: Sequence[System]) -> list[Table]:

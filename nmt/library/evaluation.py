@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from nmt.config.options import with_options
 from nmt.data.text import read_lines
 from nmt.errors import ConfigError, DataError, counted, refused, shown
 from nmt.evaluation import Metric, Score, build_metric, by_length, check_subwords, paired_test
@@ -100,18 +101,21 @@ class Evaluation:
 def chosen_metrics(
     names: Sequence[str], options: Mapping[str, Any], *, called: Mapping[str, str], language: str | None = None
 ) -> list[Metric]:
-    """The requested metrics, each once, with those `options` that it has.
+    """The requested metrics, each once, with those `options` that it has; a name may have its own, `bleu,max_order=2`.
 
     `called`: gives the user's name of an option. `language`: language of the text, if known; the default of that
     option. Raises ConfigError for an unknown metric, and for an option that none of the metrics has.
     """
     unused = set(options)
-    metrics = []
-    for name in dict.fromkeys(names):
+    metrics: list[Metric] = []
+    for text in dict.fromkeys(names):
+        name, own = with_options(text, called=f"metric {text}")
+        if name in [metric.name for metric in metrics]:
+            raise ConfigError(f"metric {name}: is given twice, with other options")
         known = _options_of(METRICS.get(name))
-        own = {key: value for key, value in options.items() if key in known}
-        unused -= set(own)
-        metrics.append(build_metric(name, own, language=language))
+        unused -= known
+        given = {key: value for key, value in options.items() if key in known}
+        metrics.append(build_metric(name, given | own, language=language))
     if unused:
         listed = ", ".join(called[name] for name in sorted(unused))
         having = [name for name in METRICS.names() if unused & _options_of(METRICS.get(name))]
@@ -284,7 +288,7 @@ def evaluate(
         lengths=by_length,
         sources=sources,
     )
-    names = list(dict.fromkeys(metrics))
+    names = [text.partition(",")[0] for text in dict.fromkeys(metrics)]
     results = {system.name: dict(zip(names, system.results, strict=True)) for system in scored}
     return Evaluation(results, translations)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 from typing import Any, Final, NamedTuple
 
-from nmt.config.options import component_options
-from nmt.errors import ConfigError, shown
+from nmt.config.options import component_options, with_options
+from nmt.errors import ConfigError
 from nmt.registry import POLICIES
 
 _RANGE: Final = re.compile(r"(\d+)\.\.(\d+)")
@@ -34,18 +33,13 @@ def settings(text: str, *, called: str | None = None) -> list[Setting]:
     Raises ConfigError for a policy or an option that is not known; its message begins with `called` or `--live TEXT`.
     """
     called = called or f"--live {text}"
-    policy, *parts = text.split(",")
+    policy, options = with_options(text, called=called)
     kind = POLICIES.get(policy)
     choices: dict[str, list[Any]] = {}
-    for part in parts:
-        name, sign, value = (piece.strip() for piece in part.partition("="))
-        if not sign or not value:
-            raise ConfigError(f"{called}: {shown(part)} is not an option of the policy, such as wait=3")
-        if name in choices:
-            raise ConfigError(f"{called}: {name} is given twice")
-        numbers = _RANGE.fullmatch(value)
+    for name, value in options.items():
+        numbers = _RANGE.fullmatch(str(value))
         if numbers is None:
-            choices[name] = [_value(value)]
+            choices[name] = [value]
             continue
         first, last = int(numbers[1]), int(numbers[2])
         if not first <= last < first + _MOST:
@@ -56,11 +50,3 @@ def settings(text: str, *, called: str | None = None) -> list[Setting]:
     for one in found:
         component_options(kind, one.options, key=policy)
     return found
-
-
-def _value(text: str) -> Any:
-    """A whole number, a number, or text."""
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return text

@@ -43,8 +43,8 @@ def test_a_range_is_one_setting_for_each_number() -> None:
     ("text", "said"),
     [
         ("wait-k", "'wait-k' is not a known policy of live translation"),
-        ("wait_k,3", "--live wait_k,3: '3' is not an option of the policy, such as wait=3"),
-        ("wait_k,wait=", "'wait=' is not an option of the policy"),
+        ("wait_k,3", "--live wait_k,3: '3' is not an option with its value, such as wait_k,OPTION=3"),
+        ("wait_k,wait=", "'wait=' is not an option with its value"),
         ("wait_k,wait=3,wait=4", "wait is given twice"),
         ("wait_k,wait=5..3", "5..3 is not a range of 1 to 100 numbers, such as 1..9"),
         ("wait_k,wait=1..101", "is not a range of 1 to 100 numbers"),

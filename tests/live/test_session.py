@@ -449,7 +449,7 @@ def test_a_pipe_gets_words_while_it_sends(models: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        (["--live", "wait_k,3"], 2, "--live: '3' is not an option of the policy"),
+        (["--live", "wait_k,3"], 2, "--live: '3' is not an option with its value"),
         (["--live", "wait_k,wait=1..3"], 2, "--live wait_k,wait=1..3: stands for 3 settings. Allowed: one"),
         (["--live", "wait_k", "--n-best", "2"], 2, "--n-best: does not go together with --live"),
         (["--live", "wait_k", "-o", "x"], 2, "--output: does not go together with --live"),

@@ -32,6 +32,7 @@ TOGETHER = {
     "dry_run": "training",
     "evaluating": "evaluation",
     "inspection": "library",
+    "learned_metrics": "evaluation",
     "live": "guided_alignment",
     "model_cards": "interop",
     "onnx_export": "interop",

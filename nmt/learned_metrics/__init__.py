@@ -1,0 +1,1 @@
+"""Metrics that are networks: COMET, with and without references."""
