@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from nmt.ranking.n_best import Entry
 
 DESCRIPTION = """Rank the translations of each line of an n-best list, in Moses' format, by the weighted sum
-of their features, and write the best, one for each line. nmt-translate --format moses writes such
-lists, and nmt-score --n-best adds features to them."""
+of their features, or by how good each is if the others are the references, and write the best, one for each line.
+nmt-translate --format moses writes such lists, and nmt-score --n-best adds features to them."""
 FORMATS = ("text", "moses")
 
 
@@ -42,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
         "nmt-rank",
         DESCRIPTION,
         examples=("news.list --weights score=1,words=0.1 -o news.de", "dev.list --tune --ref dev.de"),
-        usage="LIST (--weights NAME=W,... | --tune --ref FILE...)\n                [-o FILE] [options]",
+        usage="LIST (--weights NAME=W,... | --mbr METRIC | --tune --ref FILE...)\n                [-o FILE] [options]",
     )
     parser.add_argument("list", metavar="LIST", help="n-best list in Moses' format; may be .gz")
     parser.add_argument(
@@ -53,6 +53,13 @@ def build_parser() -> argparse.ArgumentParser:
         "available in every list",
     )
     parser.add_argument(
+        "--mbr",
+        metavar="METRIC",
+        help="minimum Bayes risk: rank by the mean score of a translation with each of its line as the reference, such "
+        "as chrf, or comet with --source",
+    )
+    parser.add_argument("--source", metavar="FILE", help="with --mbr: the text that was translated")
+    parser.add_argument(
         "--tune",
         action="store_true",
         help="instead write the weights that give the chosen translations the highest score",
@@ -62,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--metric", metavar="NAME", help="metric for --tune: bleu (default), chrf, ter, ...")
     parser.add_argument(
-        "--language", metavar="CODE", help="language of the references, which decides how bleu finds words"
+        "--language", metavar="CODE", help="language of the translations, which decides how bleu finds words"
     )
     parser.add_argument(
         "--format",
@@ -82,14 +89,10 @@ def rank(arguments: argparse.Namespace) -> int:
     from nmt.ranking.n_best import read_n_best
 
     undecodable = Undecodable(arguments.errors)
-    inputs = [arguments.list, *arguments.ref]
+    inputs = [arguments.list, *arguments.ref, *([] if arguments.source is None else [arguments.source])]
     with output_stream(arguments.output, inputs=inputs) as output:
         entries = read_n_best(read_lines(Path(arguments.list), undecodable=undecodable), name=arguments.list)
-        if arguments.tune:
-            lines = _tuned(arguments, entries)
-        else:
-            lines = _ranked(arguments, _complete(entries, arguments.weights, path=arguments.list))
-        for line in lines:
+        for line in (_tuned if arguments.tune else _ranked)(arguments, entries):
             output.write(line.encode("utf-8"))
     if undecodable.noted:
         say("nmt-rank", f"{arguments.list}: {undecodable.summary()}")
@@ -98,33 +101,32 @@ def rank(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Raise ConfigError for options that do not go together."""
-    if arguments.tune == (arguments.weights is not None):
-        raise ConfigError("give one of --weights and --tune")
+    if (arguments.weights is not None) + (arguments.mbr is not None) + arguments.tune != 1:
+        raise ConfigError("give one of --weights, --mbr and --tune")
+    if arguments.source is not None and arguments.mbr is None:
+        raise ConfigError("--source: allowed only with --mbr")
     if arguments.tune and not arguments.ref:
         raise ConfigError("--tune: give the references in --ref")
     if arguments.tune and arguments.format is not None:
         raise ConfigError("--format: not allowed with --tune, which writes weights")
     if not arguments.tune:
-        for name in ("ref", "metric", "language", "plugins"):
+        for name in ("ref", "metric") if arguments.mbr else ("ref", "metric", "language", "plugins"):
             if getattr(arguments, name):
-                raise ConfigError(f"--{name.removesuffix('s')}: allowed only with --tune")
+                others = "--tune" if name in ("ref", "metric") else "--mbr and --tune"
+                raise ConfigError(f"--{name.removesuffix('s')}: allowed only with {others}")
 
 
 def _ranked(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator[str]:
     """The lines of the output; one without a translation is empty."""
-    from nmt.ranking.features import ranked
-    from nmt.ranking.n_best import groups_of
-
     as_text = arguments.format != "moses"
     missing, following, changed, translations = Noted(), 0, 0, 0
-    for group in groups_of(entries):
+    for group, best_first in _best_first(arguments, entries):
         for number in range(following, group[0].number):
             missing.add(number + 1)
             if as_text:
                 yield "\n"
         following = group[0].number + 1
         translations += len(group)
-        best_first = ranked(group, arguments.weights)
         changed += best_first[0].text != group[0].text
         if as_text:
             yield f"{best_first[0].text}\n"
@@ -134,6 +136,38 @@ def _ranked(arguments: argparse.Namespace, entries: Iterator[Entry]) -> Iterator
     said = [f"{counted(translations, 'translation')} of {lines}; for {changed:,} the best is not the first"]
     said += [missing.said("without a translation")] if missing else []
     say("nmt-rank", "; ".join(said))
+
+
+def _best_first(
+    arguments: argparse.Namespace, entries: Iterator[Entry]
+) -> Iterator[tuple[Sequence[Entry], Sequence[Entry]]]:
+    """The translations of each line as they are in the list, and in their new order."""
+    from nmt.data.text import Undecodable, read_lines
+    from nmt.library.evaluation import chosen_metrics
+    from nmt.ranking.features import ranked
+    from nmt.ranking.n_best import groups_of
+    from nmt.ranking.utility import by_expected_utility
+
+    if arguments.mbr is None:
+        for group in groups_of(_complete(entries, arguments.weights, path=arguments.list)):
+            yield group, ranked(group, arguments.weights)
+        return
+    import_plugins(arguments.plugins)
+    (metric,) = chosen_metrics([arguments.mbr], {}, called={}, language=arguments.language)
+    if metric.needs_sources and arguments.source is None:
+        raise ConfigError(f"--mbr {metric.name}: needs --source, the text that was translated")
+    sources = None
+    if arguments.source is not None:
+        sources = list(read_lines(Path(arguments.source), undecodable=Undecodable(arguments.errors)))
+    given: list[Sequence[Entry]] = []
+
+    def kept() -> Iterator[Sequence[Entry]]:
+        for group in groups_of(entries):
+            given.append(group)
+            yield group
+
+    for ordered in by_expected_utility(kept(), metric, sources=sources):
+        yield given.pop(0), ordered
 
 
 def _complete(entries: Iterator[Entry], weights: dict[str, float], *, path: str) -> Iterator[Entry]:

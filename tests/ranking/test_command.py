@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sacrebleu.metrics.chrf import CHRF
 
 from nmt.cli import translate
 from nmt.interop.model_dir import load_model
@@ -118,12 +119,12 @@ def test_weights_are_tuned_and_written(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("{0}/list",), 2, "give one of --weights and --tune"),
-        (("{0}/list", "--weights", "score=1", "--tune"), 2, "give one of --weights and --tune"),
+        (("{0}/list",), 2, "give one of --weights, --mbr and --tune"),
+        (("{0}/list", "--weights", "score=1", "--tune"), 2, "give one of --weights, --mbr and --tune"),
         (("{0}/list", "--tune"), 2, "--tune: give the references in --ref"),
         (("{0}/list", "--weights", "score=1", "--ref", "{0}/text"), 2, "--ref: allowed only with --tune"),
         (("{0}/list", "--weights", "score=1", "--metric", "bleu"), 2, "--metric: allowed only with --tune"),
-        (("{0}/list", "--weights", "score=1", "--plugin", "x.py"), 2, "--plugin: allowed only with --tune"),
+        (("{0}/list", "--weights", "score=1", "--plugin", "x.py"), 2, "--plugin: allowed only with --mbr and --tune"),
         (("{0}/list", "--tune", "--ref", "{0}/text", "--format", "text"), 2, "--format: not allowed with --tune"),
         (("{0}/list", "--weights", "score"), 2, "'score' is not NAME=NUMBER; write for example score=1,lm=0.3"),
         (("{0}/list", "--weights", "score=1,score=2"), 2, "'score=2' is given twice"),
@@ -183,3 +184,83 @@ def test_mistakes_in_scoring_lists_are_named_in_one_line(
     assert score.main([argument.format(folder) for argument in arguments]) == code
     said = capsys.readouterr().err
     assert message.format(folder) in said and len(said.splitlines()) == 1
+
+
+LISTED = ["0 ||| a b c ||| score= -1 ||| -1", "0 ||| a b d ||| score= -2 ||| -2", "0 ||| a b d ||| score= -3 ||| -3"]
+LISTED += ["0 ||| x y z ||| score= -4 ||| -4", "2 ||| e ||| score= -1 ||| -1"]
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> str:
+    """A list whose second line has no translation."""
+    (tmp_path / "samples").write_text("".join(f"{line}\n" for line in LISTED))
+    return str(tmp_path / "samples")
+
+
+def test_the_translation_that_is_most_like_the_others(samples: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A text that is there twice weighs twice; chrF of two texts is not that of sampling's own computation."""
+    assert rank.main([samples, "--mbr", "chrf"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "a b d\n\ne\n"
+    assert "5 translations of 3 lines; for 1 the best is not the first; 1 line without a translation: 2" in err
+    assert rank.main([samples, "--mbr", "chrf", "--format", "moses"]) == 0
+    best, same, other, worst, alone = (line.split(" ||| ") for line in capsys.readouterr().out.splitlines())
+    scorer = CHRF()
+    expected = [
+        sum(scorer.sentence_score(one, [two]).score for two in ("a b c", "a b d", "a b d", "x y z")) / 4
+        for one in ("a b d", "a b c", "x y z")
+    ]
+    assert [float(row[-1]) for row in (best, other, worst)] == pytest.approx(expected, abs=1e-6)
+    assert best[1:3] == ["a b d", "score= -2"] and same[1] == "a b d" and float(alone[-1]) == pytest.approx(100)
+
+
+def test_lower_is_better_by_ter(samples: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rank.main([samples, "--mbr", "ter"]) == 0
+    assert capsys.readouterr().out == "a b d\n\ne\n"
+
+
+PLUGIN = """
+from nmt.evaluation import Metric, Score
+from nmt.registry import METRICS
+
+@METRICS.register("alike")
+class Alike(Metric):
+    name, needs_sources = "alike", True
+    def compute(self, hypotheses, references, *, sources):
+        rows = zip(hypotheses, references[0], sources, strict=True)
+        found = [100.0 * (source in hypothesis and source in reference) for hypothesis, reference, source in rows]
+        return Score("alike", sum(found) / len(found), "v:1", True, segments=found)
+"""
+
+
+def test_a_learned_metric_gets_the_sources(
+    samples: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "alike.py").write_text(PLUGIN)
+    (tmp_path / "src").write_text("c\n-\ne\n")
+    (tmp_path / "short").write_text("z\n")
+    arguments = [samples, "--mbr", "alike", "--plugin", str(tmp_path / "alike.py")]
+    assert rank.main(arguments) == 2
+    assert "--mbr alike: needs --source" in capsys.readouterr().err
+    for pairs in (1, 4096):
+        monkeypatch.setattr("nmt.ranking.utility.PAIRS", pairs)
+        assert rank.main([*arguments, "--source", str(tmp_path / "src")]) == 0
+        assert capsys.readouterr().out == "a b c\n\ne\n"
+    assert rank.main([*arguments, "--source", str(tmp_path / "short")]) == 1
+    assert "line 3 has translations, but --source 1 line" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--mbr", "chrf", "--weights", "score=1"], "give one of --weights, --mbr and --tune"),
+        (["--weights", "score=1", "--source", "x"], "--source: allowed only with --mbr"),
+        (["--mbr", "chrf", "--metric", "bleu"], "--metric: allowed only with --tune"),
+        (["--mbr", "chr"], "'chr' is not a known metric. Did you mean 'chrf'"),
+    ],
+)
+def test_what_does_not_go_with_it(
+    samples: str, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    assert rank.main([samples, *arguments]) == 2
+    assert problem in capsys.readouterr().err

@@ -1,0 +1,73 @@
+"""Minimum Bayes risk by any metric (Eikema and Aziz, EMNLP 2022): the translation that is best on average if each one
+of its line in turn is the reference.
+
+M different texts of a line have M * M pairs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from nmt.errors import ConfigError, DataError, counted
+from nmt.evaluation.metrics import Metric
+from nmt.ranking.n_best import Entry
+
+PAIRS: Final = 4096
+"""So many at least are given to the metric at once, if there are so many."""
+
+
+def by_expected_utility(
+    groups: Iterable[Sequence[Entry]], metric: Metric, *, sources: Sequence[str] | None = None
+) -> Iterator[list[Entry]]:
+    """The translations of each line, best first, with their expected utility as score.
+
+    All translations of a line have the same weight, so a text that is there twice counts twice; of equal ones the first
+    stays first. `sources`: text of each line, for metrics that look at it.
+
+    Raises ConfigError for a metric without scores of sentences, DataError for a line that has no source.
+    """
+    waiting: list[Sequence[Entry]] = []
+    pairs = 0
+    for group in groups:
+        if sources is not None and group[0].number >= len(sources):
+            line = group[0].number + 1
+            raise DataError(f"line {line} has translations, but --source {counted(len(sources), 'line')}")
+        waiting.append(group)
+        pairs += len({entry.text for entry in group}) ** 2
+        if pairs >= PAIRS:
+            yield from _ordered(waiting, metric, sources)
+            waiting, pairs = [], 0
+    yield from _ordered(waiting, metric, sources)
+
+
+def _ordered(groups: Sequence[Sequence[Entry]], metric: Metric, sources: Sequence[str] | None) -> Iterator[list[Entry]]:
+    texts = [Counter(entry.text for entry in group) for group in groups]
+    pairs = [(place, one, other) for place, own in enumerate(texts) for one in own for other in own]
+    source = [sources[groups[place][0].number] for place, *_ in pairs] if sources is not None else None
+    found = iter(_scores(metric, [one for _, one, _ in pairs], [other for _, _, other in pairs], source))
+    sign = 1 if metric.higher_is_better else -1
+    for group, own in zip(groups, texts, strict=True):
+        table = np.array([[next(found) for _ in own] for _ in own])  # [M, M]; of a row, each other is the reference
+        expected = dict(zip(own, (table @ np.array([*own.values()])) / len(group), strict=True))
+        best_first = sorted(group, key=lambda entry: -sign * expected[entry.text])
+        yield [entry.with_score(expected[entry.text]) for entry in best_first]
+
+
+def _scores(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[str], sources: Sequence[str] | None
+) -> Sequence[float]:
+    """The score of each sentence alone."""
+    if not hypotheses:
+        return []
+    scorer = metric.scorer()
+    if scorer is not None:
+        pairs = zip(hypotheses, references, strict=True)
+        return [scorer.sentence_score(one, [other]).score for one, other in pairs]
+    segments = metric.score(hypotheses, [references], sources=sources).segments
+    if segments is None:
+        raise ConfigError(f"metric {metric.name}: has no scores of sentences")
+    return segments
