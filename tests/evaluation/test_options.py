@@ -48,7 +48,7 @@ def test_bleu_is_that_of_sacrebleu(
         ("bleu,max_order", "metric bleu,max_order: 'max_order' is not an option with its value, such as bleu,OPTION=3"),
         ("bleu,max_order=2,max_order=3", "metric bleu,max_order=2,max_order=3: max_order is given twice"),
         ("bleu,max_order=10", "bleu.max_order: must be from 1 to 9, not 10"),
-        ("bleu,smooth=no", "bleu.smooth: 'no' is not allowed. Allowed: exp, floor, add-k, none."),
+        ("bleu,smooth=no", "bleu.smooth: 'no' is not allowed. Did you mean 'none'? Allowed: exp, floor, add-k, none."),
         ("bleu,order=2", "order"),
     ],
 )
