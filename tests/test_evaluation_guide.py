@@ -55,7 +55,9 @@ def test_its_comparisons_run_one_after_the_other(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if line not in COMPARISONS])
 def test_its_commands_run(folder: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = shlex.split(command.replace(".de.gz", ".de"))
+    words = shlex.split(command.replace(".de.gz", ".de").replace(".en.gz", ".en"))
+    if "--metrics" in words and "comet" in "".join(words):
+        pytest.skip("models of COMET are not fetched: tests/learned_metrics has tiny ones")
     if words[0] == "nmt-report":
         assert call(*words) == 0
         assert (folder / "report.html").read_text(encoding="utf-8").endswith("</html>\n")
