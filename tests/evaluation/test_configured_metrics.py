@@ -85,7 +85,7 @@ def test_options_reach_validation_the_test_text_and_the_log(tmp_path: Path, plug
     assert json.loads((tmp_path / "run/checkpoints/best.json").read_text())["metric"] == "words_plugin"
     saved = load_saved(tmp_path / "run/config.yaml", [str(plugin)])
     assert saved.evaluation.metrics == [
-        {"bleu": {"tokenize": "char", "lowercase": False, "language": None}}, "chrf", {"words_plugin": {"each": 0.5}}
+        {"bleu": {"tokenize": "char", "lowercase": False, "max_order": 4, "smooth": "exp", "language": None}}, "chrf", {"words_plugin": {"each": 0.5}}
     ]  # fmt: skip
 
 
