@@ -24,6 +24,7 @@ from nmt.cli.descriptors import require
 from nmt.cli.lines import STDIN, LinesBar, read_texts
 from nmt.config import import_plugins
 from nmt.errors import ConfigError, counted, printable
+from nmt.evaluating.sentences import check_ending, rows
 from nmt.evaluation import Metric, check_subwords
 from nmt.evaluation.report import FORMATS, written
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED, DEFAULT_TRIALS, TESTS
@@ -135,6 +136,11 @@ def build_parser() -> argparse.ArgumentParser:
         nargs="+",
         help="compare policies of live translation, such as wait_k,wait=1..9, and their lag; -o is a folder for logs",
     )
+    scores.add_argument(
+        "--sentences",
+        metavar="FILE",
+        help="also write the scores of each sentence: FILE.tsv has numbers, FILE.jsonl the texts too",
+    )
     scores.add_argument("--by-length", action="store_true", help="also score short and long sentences separately")
     scores.add_argument("--confidence", action="store_true", help="95%% intervals, by bootstrap resampling")
     output = scores.add_mutually_exclusive_group()
@@ -238,6 +244,14 @@ def evaluate(arguments: argparse.Namespace) -> int:
         lengths=arguments.by_length,
         sources=None if arguments.robustness else sources,
     )
+    if arguments.sentences is not None:
+        from nmt.cli.output import output_stream
+
+        files = [name for text in _inputs(arguments) for name in text]
+        parts = [part for models in arguments.systems for part in models]
+        with output_stream(arguments.sentences, inputs=files, models=parts) as output:
+            for row in rows(arguments.sentences, metrics, hypotheses, references, sources):
+                output.write(row.encode())
     print(written(found, arguments.format or "text"))
     return exit_code
 
@@ -298,6 +312,11 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
     if given and not systems:
         listed = ", ".join(map(command_option, given))
         raise ConfigError(f"{listed}: allowed only with MODEL; --hyp is a translation already")
+    if arguments.sentences is not None:
+        check_ending(arguments.sentences)
+        for option in ("robustness", "live"):
+            if getattr(arguments, option):
+                raise ConfigError(f"--sentences: does not go with --{option}")
     for option, wanted in (
         ("-o", arguments.output),
         ("--robustness", arguments.robustness),

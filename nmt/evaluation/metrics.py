@@ -155,6 +155,30 @@ class SacrebleuMetric(Metric):
         return Score(name, float(result.score), signature, self.higher_is_better, parts)
 
 
+def of_sentences(
+    metric: Metric,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    sources: Sequence[str] | None = None,
+) -> Sequence[float]:
+    """The score of each sentence alone; BLEU of those n-grams that it is long enough for, as in sacreBLEU.
+
+    Raises ConfigError for a metric without scores of sentences.
+    """
+    scorer = metric.scorer()
+    if scorer is None:
+        segments = metric.score(hypotheses, references, sources=sources).segments
+        if segments is None:
+            raise ConfigError(f"metric {metric.name}: has no scores of sentences")
+        return segments
+    check_streams(hypotheses, references)
+    if isinstance(scorer, BLEU):
+        scorer.effective_order = True
+    pairs = zip(hypotheses, zip(*references, strict=True), strict=True)
+    return [float(scorer.sentence_score(one, right).score) for one, right in pairs]
+
+
 def check_streams(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
     """Raise DataError unless there is a sentence, a reference, and one reference for each sentence.
 

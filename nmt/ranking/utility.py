@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from nmt.errors import ConfigError, DataError, counted
-from nmt.evaluation.metrics import Metric
+from nmt.errors import DataError, counted
+from nmt.evaluation.metrics import Metric, of_sentences
 from nmt.ranking.n_best import Entry
 
 PAIRS: Final = 4096
@@ -41,33 +41,18 @@ def by_expected_utility(
         if pairs >= PAIRS:
             yield from _ordered(waiting, metric, sources)
             waiting, pairs = [], 0
-    yield from _ordered(waiting, metric, sources)
+    if waiting:
+        yield from _ordered(waiting, metric, sources)
 
 
 def _ordered(groups: Sequence[Sequence[Entry]], metric: Metric, sources: Sequence[str] | None) -> Iterator[list[Entry]]:
     texts = [Counter(entry.text for entry in group) for group in groups]
     pairs = [(place, one, other) for place, own in enumerate(texts) for one in own for other in own]
     source = [sources[groups[place][0].number] for place, *_ in pairs] if sources is not None else None
-    found = iter(_scores(metric, [one for _, one, _ in pairs], [other for _, _, other in pairs], source))
+    found = iter(of_sentences(metric, [one for _, one, _ in pairs], [[other for _, _, other in pairs]], sources=source))
     sign = 1 if metric.higher_is_better else -1
     for group, own in zip(groups, texts, strict=True):
         table = np.array([[next(found) for _ in own] for _ in own])  # [M, M]; of a row, each other is the reference
         expected = dict(zip(own, (table @ np.array([*own.values()])) / len(group), strict=True))
         best_first = sorted(group, key=lambda entry: -sign * expected[entry.text])
         yield [entry.with_score(expected[entry.text]) for entry in best_first]
-
-
-def _scores(
-    metric: Metric, hypotheses: Sequence[str], references: Sequence[str], sources: Sequence[str] | None
-) -> Sequence[float]:
-    """The score of each sentence alone."""
-    if not hypotheses:
-        return []
-    scorer = metric.scorer()
-    if scorer is not None:
-        pairs = zip(hypotheses, references, strict=True)
-        return [scorer.sentence_score(one, [other]).score for one, other in pairs]
-    segments = metric.score(hypotheses, [references], sources=sources).segments
-    if segments is None:
-        raise ConfigError(f"metric {metric.name}: has no scores of sentences")
-    return segments

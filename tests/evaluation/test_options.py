@@ -1,4 +1,4 @@
-"""Options of metrics, which follow their names on a command line."""
+"""Options of metrics, which follow their names on a command line; scores of sentences."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 
 import nmt
 from nmt.evaluating.command import main
@@ -58,3 +59,30 @@ def test_mistakes(files: list[str], capsys: pytest.CaptureFixture[str], text: st
     assert not out and problem in err and err.count("\n") == 1
     assert main([*files, "--metrics", "bleu", "bleu,max_order=2"]) == 2
     assert "metric bleu: is given twice, with other options" in capsys.readouterr().err
+
+
+def test_scores_of_sentences(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    systems = ["--hyp", files[1], files[3], "--ref", files[3], "--labels", "a", "b"]
+    for name in ("scores.tsv", "scores.jsonl"):
+        command = [*systems, "--metrics", "bleu", "chrf", "--sentences", str(tmp_path / name)]
+        assert main([*command, "--samples", "10"]) == 0
+    assert "effective_order" not in capsys.readouterr().err
+    head, *rows = [line.split("\t") for line in (tmp_path / "scores.tsv").read_text().splitlines()]
+    assert head == ["line", "a bleu", "a chrf", "b bleu", "b chrf"]
+    scorers = BLEU(effective_order=True), CHRF()
+    for place, (row, hypothesis, reference) in enumerate(zip(rows, HYPOTHESES, REFERENCES, strict=True), start=1):
+        expected = [scorer.sentence_score(hypothesis, [reference]).score for scorer in scorers]
+        assert [float(cell) for cell in row] == pytest.approx([place, *expected, 100, 100], abs=1e-4)
+    objects = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    assert [entry["references"] for entry in objects] == [[line] for line in REFERENCES]
+    assert objects[1]["systems"]["a"]["text"] == HYPOTHESES[1] and objects[1]["line"] == 2
+    assert objects[1]["systems"]["a"]["scores"]["chrf"] == pytest.approx(float(rows[1][2]), abs=1e-4)
+
+
+def test_where_scores_of_sentences_go(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*files, "--sentences", "scores.txt"]) == 2
+    assert "--sentences scores.txt: must end in .tsv or .jsonl" in capsys.readouterr().err
+    (tmp_path / "hyp.tsv").write_text((tmp_path / "hyp").read_text())
+    assert main(["--hyp", str(tmp_path / "hyp.tsv"), *files[2:], "--sentences", str(tmp_path / "hyp.tsv")]) == 2
+    assert "is also the input" in capsys.readouterr().err
+    assert (tmp_path / "hyp.tsv").read_text() == (tmp_path / "hyp").read_text()
