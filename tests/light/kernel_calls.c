@@ -54,7 +54,7 @@ static void attentions(const kernels *k, i64 heads, i64 D, i64 S) {
     const i64 n = heads * D;
     float *q = floats(n), *keys = floats(S * n), *w = floats(D), *y = floats(n), *a = floats(dot_scratch(S));
     k->attend_additive(q, keys, n, keys, n, w, heads, n, S, y, floats(S), 0.5f, a);
-    const float *tiles[2] = {floats(tile_size(n, halves)), floats(tile_size(n, halves))};
+    const float *tiles[2] = {floats(tile_size(n)), floats(tile_size(n))};
     float *told[5] = {floats(S), 0, floats(S), 0, 0};
     k->attend_dot(floats(5 * n), n, 5, tiles, halves, heads, n, S, floats(5 * n), n, told, 0.5f, floats(dot_scratch(S)));
 }

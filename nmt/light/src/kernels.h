@@ -20,9 +20,9 @@ enum { STRIP = 32, GROUP = 4 }; /* outputs of a strip; bytes of a group of neigh
 typedef enum { VECTOR_F32, MATRIX_F32, MATRIX_BF16, MATRIX_INT8 } tensor_type;
 
 /* Positions of a tile: their keys stand in it first, [n][TILE], and then their values, [TILE][n]. In halves, bf16, they are
-   [n / 2][TILE][2] and [TILE / 2][n][2]. What a tile has beyond the last position counts for nothing. */
+   [n / 2][TILE][2] and [TILE / 2][n][2], in its first half. What is beyond the last position counts for nothing. */
 enum { TILE = 16 };
-static inline i64 tile_size(i64 n, bool halves) { return (halves ? 1 : 2) * TILE * n; }
+static inline i64 tile_size(i64 n) { return 2 * TILE * n; }
 static inline i64 dot_scratch(i64 positions) { return 4 * ((positions + TILE - 1) / TILE * TILE); }
 
 /* A matrix [rows, columns], or a vector with rows = 1. */

@@ -97,13 +97,14 @@ static bool lay_out(runner *r, uint32_t space, bool kept, i64 rows, block *to) {
     return true;
 }
 
-/* Whether keys and values are rounded to bf16, which long lines read from memory in half the time: where weights are
-   rounded, too. */
-static bool in_halves(const runner *r, const instruction *i) {
-    return r->k->halves && r->m->tensors[r->m->set.table].type != MATRIX_F32 && i->n / (uint32_t)i->p % 2 == 0;
-}
+/* Tokens of a sentence whose keys and values are rounded to bf16, where weights are rounded, too: it takes half the time to
+   read them from beyond the caches, and longer from the first one. */
+enum { LONG = 256 };
 
-static i64 size_of_tile(const runner *r, const instruction *i) { return tile_size(i->n, in_halves(r, i)); }
+static bool in_halves(const runner *r, const instruction *i, bool is_long) {
+    const bool rounded = r->m->tensors[r->m->set.table].type != MATRIX_F32;
+    return is_long && rounded && r->k->halves && i->n / (uint32_t)i->p % 2 == 0;
+}
 
 static bool room_to_multiply(runner *r, const program *p, i64 rows) {
     for (i64 i = 0; i < p->count; i++)
@@ -119,7 +120,7 @@ runner *runner_open(const model *m, const kernels *k, i64 rows) {
     r->told = calloc((size_t)rows, sizeof *r->told);
     r->spare = calloc((size_t)m->set.caches + 1, sizeof *r->spare);
     for (i64 i = 0; i < m->step.count; i++)
-        if (m->step.code[i].op == ATTEND_DOT) r->width += size_of_tile(r, &m->step.code[i]);
+        if (m->step.code[i].op == ATTEND_DOT) r->width += tile_size(m->step.code[i].n);
     for (int which = 0; which < 2; which++)
         r->caches[which] = calloc((size_t)m->set.caches * (size_t)rows + 1, sizeof(cached));
     if (r->base && r->told && r->spare && r->caches[0] && r->caches[1] && lay_out(r, STEP, false, rows, &r->step) &&
@@ -184,6 +185,7 @@ static bool keep(runner *r, i64 length, memory *to) {
         to->at[i] = r->base[i];
     }
     if (to->kept.values != before.values) free(before.values);
+    if (!to->length) to->is_long = length >= LONG;
     to->length = length;
     return true;
 }
@@ -265,9 +267,8 @@ static bool run_rotate(const task *t) {
 }
 
 /* The key and the value of a position in a tile. */
-static void put(const runner *r, const instruction *i, const float *key, const float *value, i64 place, float *to) {
-    const i64 n = i->n;
-    if (in_halves(r, i)) {
+static void put(const float *key, const float *value, i64 n, bool halves, i64 place, float *to) {
+    if (halves) {
         bf16 *keys = (bf16 *)to, *values = keys + TILE * n;
         for (i64 c = 0; c < n; c++) keys[2 * (c / 2 * TILE + place) + c % 2] = store_bf16(key[c]);
         for (i64 c = 0; c < n; c++) values[2 * (place / 2 * n + c) + place % 2] = store_bf16(value[c]);
@@ -278,9 +279,10 @@ static void put(const runner *r, const instruction *i, const float *key, const f
 }
 
 /* Keys and values of `count` positions from the first on into tiles that stand `apart` floats apart. */
-static void pack(const task *t, const instruction *i, i64 count, float *to, i64 apart) {
+static void pack(const task *t, const instruction *i, bool is_long, i64 count, float *to, i64 apart) {
+    const bool halves = in_halves(t->r, i, is_long);
     for (i64 row = 0, s = t->first; row < count; row++, s++)
-        put(t->r, i, at_row(t, i->b, row), at_row(t, i->c, row), s % TILE, to + s / TILE * apart);
+        put(at_row(t, i->b, row), at_row(t, i->c, row), i->n, halves, s % TILE, to + s / TILE * apart);
 }
 
 /* Tiles of all ATTEND_DOT of the step stand side by side. */
@@ -290,8 +292,8 @@ static bool pack_memory(const task *t, memory *to) {
     if (!extend(&to->tiles, (size_t)((t->length + TILE - 1) / TILE), (size_t)t->r->width, t->first > 0)) return false;
     for (const instruction *i = step->code; i < step->code + step->count; i++) {
         if (i->op != ATTEND_DOT) continue;
-        pack(t, i, t->count, to->tiles.values + at, t->r->width);
-        at += size_of_tile(t->r, i);
+        pack(t, i, to->is_long, t->count, to->tiles.values + at, t->r->width);
+        at += tile_size(i->n);
     }
     return true;
 }
@@ -303,11 +305,12 @@ static bool find_tiles(runner *r, const float *first, i64 apart, i64 count) {
     return true;
 }
 
-static void attend(const task *t, i64 row, i64 rows, i64 positions, float *const *told, float share) {
+static void attend(const task *t, bool is_long, i64 row, i64 rows, i64 positions, float *const *told, float share) {
     const runner *r = t->r;
     const instruction *i = t->i;
-    r->k->attend_dot(at_row(t, i->a, row), stride_of(r->m, i->a.number), rows, r->tiles, in_halves(r, i), i->p, i->n,
-                     positions, at_row(t, i->out, row), stride_of(r->m, i->out.number), told, share, r->attending.values);
+    r->k->attend_dot(at_row(t, i->a, row), stride_of(r->m, i->a.number), rows, r->tiles, in_halves(r, i, is_long), i->p,
+                     i->n, positions, at_row(t, i->out, row), stride_of(r->m, i->out.number), told, share,
+                     r->attending.values);
 }
 
 /* Told is the mean of the weights over all heads of all attentions that count. */
@@ -319,13 +322,13 @@ static bool run_dot_attention(const task *t) {
     const instruction *code = r->m->step.code;
     i64 at = 0;
     for (const instruction *i = code; i < t->i; i++)
-        if (i->op == ATTEND_DOT) at += size_of_tile(r, i);
+        if (i->op == ATTEND_DOT) at += tile_size(i->n);
     for (i64 row = 0, rows; row < t->count; row += rows) {
         const memory *from = t->words[row].sentence;
         for (rows = 0; row + rows < t->count && t->words[row + rows].sentence == from; rows++)
             r->told[rows] = t->words[row + rows].attention;
         if (!find_tiles(r, from->tiles.values + at, r->width, from->length)) return false;
-        attend(t, row, rows, from->length, t->i->t[1] == NONE ? NULL : r->told, told_share(t));
+        attend(t, from->is_long, row, rows, from->length, t->i->t[1] == NONE ? NULL : r->told, told_share(t));
     }
     return true;
 }
@@ -345,18 +348,19 @@ static void run_additive_attention(const task *t) {
 
 static bool run_self_attention(const task *t) {
     runner *r = t->r;
-    i64 size = size_of_tile(r, t->i);
+    i64 size = tile_size(t->i->n);
+    const bool forward = t->i->op != ATTEND_SELF, is_long = !forward && t->length >= LONG;
     if (!renew(&r->self, (size_t)((t->length + TILE - 1) / TILE), (size_t)size)) return false;
-    pack(t, t->i, t->length, r->self.values, size);
+    pack(t, t->i, is_long, t->length, r->self.values, size);
     if (!find_tiles(r, r->self.values, size, t->length)) return false;
-    for (i64 row = 0, rows = t->i->op == ATTEND_SELF ? t->count : 1; row < t->count; row += rows)
-        attend(t, row, rows, rows == 1 ? row + 1 : t->length, NULL, 0.0f);
+    for (i64 row = 0, rows = forward ? 1 : t->count; row < t->count; row += rows)
+        attend(t, is_long, row, rows, rows == 1 ? row + 1 : t->length, NULL, 0.0f);
     return true;
 }
 
 /* A tile of one user, a copy of `from` unless that is null; null where memory ends. */
 static tile *new_tile(runner *r, i64 which, const tile *from) {
-    size_t size = (size_t)tile_size(r->m->cache_widths[which], false) * sizeof(float);
+    size_t size = (size_t)tile_size(r->m->cache_widths[which]) * sizeof(float);
     tile *one = r->spare[which];
     if (one) r->spare[which] = one->next;
     else if (!(one = aligned_alloc(64, sizeof *one + (size + 63) / 64 * 64))) return NULL;
@@ -380,12 +384,13 @@ static bool run_cache(const task *t) {
             if (old) old->users--;
             own->count = last + 1;
         }
-        put(r, i, at_row(t, i->b, row), at_row(t, i->c, row), place, own->tiles[last]->values);
+        const bool is_long = t->words[row].sentence->is_long;
+        put(at_row(t, i->b, row), at_row(t, i->c, row), i->n, in_halves(r, i, is_long), place, own->tiles[last]->values);
         if (!grown(&r->tiles, sizeof *r->tiles, &r->tile_room, (size_t)own->count) ||
             !renew(&r->attending, 1, (size_t)dot_scratch(TILE * (i64)own->room)))
             return false;
         for (i64 tile = 0; tile < own->count; tile++) r->tiles[tile] = own->tiles[tile]->values;
-        attend(t, row, 1, position + 1, NULL, 0.0f);
+        attend(t, is_long, row, 1, position + 1, NULL, 0.0f);
     }
     return true;
 }

@@ -21,6 +21,7 @@ bool renew_scratch(block *, const tensor *matrix, i64 rows);
 /* What is kept of an encoded sentence. Begins as zeros. */
 typedef struct {
     i64 length, room; /* tokens, the end symbol counted */
+    bool is_long;     /* when the first of them were read */
     float **at;       /* by register that is kept */
     block kept, tiles;
 } memory;
