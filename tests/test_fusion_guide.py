@@ -77,4 +77,4 @@ def test_lists_are_scored_tuned_and_ranked_as_it_says(
     assert len(Path("val.best").read_text().splitlines()) == 3
     assert {part.split("=")[0] for part in weights.split(",")} == {"score", "lm", "other", "words"}
     options = set(re.findall(r"(?<=`)--[a-z-]+", RANKING))
-    assert options == {"--source", "--feature", "--weights", "--format", "--tune", "--metric"}
+    assert options == {"--source", "--feature", "--weights", "--format", "--tune", "--metric", "--mbr"}

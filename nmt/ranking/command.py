@@ -42,7 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
         "nmt-rank",
         DESCRIPTION,
         examples=("news.list --weights score=1,words=0.1 -o news.de", "dev.list --tune --ref dev.de"),
-        usage="LIST (--weights NAME=W,... | --mbr METRIC | --tune --ref FILE...)\n                [-o FILE] [options]",
+        usage="LIST (--weights NAME=W,... | --mbr METRIC |\n                --tune --ref FILE...) [-o FILE] [options]",
     )
     parser.add_argument("list", metavar="LIST", help="n-best list in Moses' format; may be .gz")
     parser.add_argument(
