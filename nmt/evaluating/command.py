@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -314,9 +315,9 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"{listed}: allowed only with MODEL; --hyp is a translation already")
     if arguments.sentences is not None:
         check_ending(arguments.sentences)
-        for option in ("robustness", "live"):
-            if getattr(arguments, option):
-                raise ConfigError(f"--sentences: does not go with --{option}")
+    for name, alone in itertools.product(("sentences", "labels"), ("robustness", "live")):
+        if getattr(arguments, name) and getattr(arguments, alone):
+            raise ConfigError(f"--{name}: does not go with --{alone}")
     for option, wanted in (
         ("-o", arguments.output),
         ("--robustness", arguments.robustness),

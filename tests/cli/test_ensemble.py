@@ -157,6 +157,8 @@ def test_what_does_not_go_with_several_systems(
         ),
         ([runs[0], "--hyp", text, "--live", "wait_k"], "--live: needs one MODEL; does not go with --hyp"),
         ([*runs[:2], "--labels", "a"], "--labels: 1 name for 2 systems; give one for each"),
+        ([runs[0], "--labels", "a", "--robustness"], "--labels: does not go with --robustness"),
+        ([runs[0], "--sentences", "a.tsv", "--live", "wait_k"], "--sentences: does not go with --live"),
         ([*runs[:2], "--labels", "a", "a"], "--labels: two names are equal; give each system its own"),
         ([*runs[:2], "--ensemble-weights", "1,2"], "--ensemble-weights: 2 weights for 1 model"),
     ):
