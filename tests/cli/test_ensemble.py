@@ -125,9 +125,12 @@ def test_models_beside_each_other_are_compared(
         told = [line for line in err.splitlines() if "are compared" in line]
         advice = f"nmt-eval: 2 models are compared; write {both} for the ensemble of them"
         assert told == ([] if "--ensemble" in last else [advice])
-    assert evaluate.main([runs[0], both, "--source", text, *arguments]) == 0
+    assert evaluate.main([runs[0], both, "--hyp", files[both], "--source", text, *arguments]) == 0
     out, err = capfd.readouterr()
-    assert [system["system"] for system in json.loads(out)] == [runs[0], both] and "are compared" not in err
+    first, *others = json.loads(out)
+    assert [system["system"] for system in others] == [both, files[both]] and first["system"] == runs[0]
+    assert [system["metrics"][0]["score"] for system in others] == [others[0]["metrics"][0]["score"]] * 2
+    assert "are compared" not in err
 
 
 def test_a_model_may_have_a_plus_sign_in_its_name(

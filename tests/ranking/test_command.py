@@ -239,6 +239,8 @@ def test_a_learned_metric_gets_the_sources(
     (tmp_path / "alike.py").write_text(PLUGIN)
     (tmp_path / "src").write_text("c\n-\ne\n")
     (tmp_path / "short").write_text("z\n")
+    with open(samples, "a") as more:
+        more.write("2 ||| c ||| score= -2 ||| -2\n2 ||| e c ||| score= -2 ||| -2\n2 ||| c ||| score= -3 ||| -3\n")
     arguments = [samples, "--mbr", "alike", "--plugin", str(tmp_path / "alike.py")]
     assert rank.main(arguments) == 2
     assert "--mbr alike: needs --source" in capsys.readouterr().err
