@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nmt.data.text import NotUtf8Error
-from nmt.errors import ConfigError, NmtError, SettingError, refused, shown
+from nmt.errors import ConfigError, NmtError, SettingError, counted, refused, shown
 from nmt.light.options import NONE, OPTIONS, Option, as_keys, command_option
 from nmt.light.pretrained import names as pretrained_names
 from nmt.limits import LARGEST, MOST, MOST_MINUTES
@@ -62,7 +62,6 @@ minutes = real_number(
 seconds = real_number(lambda number: 0 < number <= 86_400, "a number of seconds above 0 and at most 86,400")
 """At most a day."""
 share = real_number(lambda number: 0 <= number <= 1, "a number from 0 to 1")
-weight = real_number(lambda number: abs(number) <= LARGEST, f"a number from {-LARGEST:g} to {LARGEST:g}")
 above_zero = real_number(lambda number: 0 < number <= LARGEST, "a number above 0")
 
 
@@ -124,8 +123,6 @@ DECODING: Final = tuple(name for name, option in OPTIONS.items() if option.is_ke
 """Options of a command line that are keys of the section `decoding`."""
 _WITH_OPTION: Final = tuple(name for name in DECODING if name != "n_best")
 """`n_best` has a place of its own among the options of each command."""
-ENSEMBLE: Final = ("ensemble_weights", "ensemble_mean")
-"""Those that scoring has, too."""
 
 
 def add_decoding(group: argparse._ActionsContainer, names: Sequence[str] = _WITH_OPTION) -> None:
@@ -154,6 +151,15 @@ def add_n_best(group: argparse._ActionsContainer, *, help: str | None = None, de
     help = help or f"{option.meaning}; a smaller beam is widened"
     read = whole_of(OPTIONS["beam_size"])  # which is widened to it
     group.add_argument("--n-best", metavar=option.metavar, type=read, default=default, help=help)
+
+
+def check_labels(labels: Sequence[str], number: int, of: str, *, called: str = "label", listed: str = "") -> None:
+    """Raise ConfigError unless `--labels` has a name for each of `number` systems or runs, all of them different."""
+    if len(labels) != number:
+        given = f"{counted(len(labels), called)} for {counted(number, of)}{listed}"
+        raise ConfigError(f"--labels: {given}; give one for each")
+    if len({*labels}) < number:
+        raise ConfigError(f"--labels: two {called}s are equal; give each {of} its own")
 
 
 def check_ensemble(arguments: argparse.Namespace, *, models: int) -> None:

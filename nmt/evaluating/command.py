@@ -7,8 +7,8 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, BinaryIO
 
 from nmt.cli.arguments import (
     DECODING,
@@ -17,6 +17,7 @@ from nmt.cli.arguments import (
     add_decoding,
     any_text,
     check_ensemble,
+    check_labels,
     resamples,
     seed,
 )
@@ -24,9 +25,10 @@ from nmt.cli.common import add_device, add_errors, add_plugins, main_of, make_pa
 from nmt.cli.descriptors import require
 from nmt.cli.lines import STDIN, LinesBar, read_texts
 from nmt.config import import_plugins
-from nmt.errors import ConfigError, counted, printable
+from nmt.errors import ConfigError, printable
 from nmt.evaluating.sentences import check_ending, rows
 from nmt.evaluation import Metric, check_subwords
+from nmt.evaluation.metrics import counting
 from nmt.evaluation.report import FORMATS, written
 from nmt.evaluation.significance import BOOTSTRAP, DEFAULT_SAMPLES, DEFAULT_SEED, DEFAULT_TRIALS, TESTS
 from nmt.library.evaluation import DEFAULT_METRICS, LOOKED_AT_BY_NONE, chosen_metrics, measured, target_of
@@ -213,6 +215,20 @@ def evaluate(arguments: argparse.Namespace) -> int:
     texts = read_texts("nmt-eval", _inputs(arguments), policy=arguments.errors)
     if arguments.live is not None:
         return int(LAGS.get("live")(arguments, texts, make_metrics))
+    with _written_to(arguments.sentences, arguments) as sentences:
+        return _scored(arguments, texts, metrics, labels=labels, language=language, sentences=sentences)
+
+
+def _scored(
+    arguments: argparse.Namespace,
+    texts: list[list[str]],
+    metrics: list[Metric],
+    *,
+    labels: Sequence[str],
+    language: str,
+    sentences: BinaryIO | None,
+) -> int:
+    """Translate if asked to, score and print; `texts` are those of `_inputs`."""
     sources = None if arguments.source is None else texts.pop(0 if arguments.systems else -1)
     hypotheses = dict(zip(labels[len(arguments.systems) :], texts, strict=False))
     places = len(hypotheses), len(hypotheses) + len(arguments.ref)
@@ -233,6 +249,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     note = check_subwords(dict(named))
     if note is not None:
         say("nmt-eval", note)
+    metrics = [counting(metric) for metric in metrics]  # for scores of sentences, too
     found = measured(
         metrics,
         hypotheses,
@@ -245,16 +262,21 @@ def evaluate(arguments: argparse.Namespace) -> int:
         lengths=arguments.by_length,
         sources=None if arguments.robustness else sources,
     )
-    if arguments.sentences is not None:
-        from nmt.cli.output import output_stream
-
-        files = [name for text in _inputs(arguments) for name in text]
-        parts = [part for models in arguments.systems for part in models]
-        with output_stream(arguments.sentences, inputs=files, models=parts) as output:
-            for row in rows(arguments.sentences, metrics, hypotheses, references, sources):
-                output.write(row.encode())
+    if sentences is not None:
+        for row in rows(arguments.sentences, metrics, hypotheses, references, sources):
+            sentences.write(row.encode())
     print(written(found, arguments.format or "text"))
     return exit_code
+
+
+def _written_to(path: str | None, arguments: argparse.Namespace) -> AbstractContextManager[BinaryIO | None]:
+    """A file of results, which is opened before the work starts: one that cannot be written is told then."""
+    from nmt.cli.output import output_stream
+
+    if path is None:
+        return nullcontext()
+    inputs = [name for text in _inputs(arguments) for name in text]
+    return output_stream(path, inputs=inputs, models=[part for models in arguments.systems for part in models])
 
 
 def _systems(arguments: argparse.Namespace) -> list[list[str]]:
@@ -275,11 +297,7 @@ def _labels(arguments: argparse.Namespace) -> list[str]:
     names = [*map("+".join, arguments.systems), *arguments.hyp]
     if arguments.labels is None:
         return names
-    if len(arguments.labels) != len(names):
-        given = counted(len(arguments.labels), "name")
-        raise ConfigError(f"--labels: {given} for {counted(len(names), 'system')}; give one for each")
-    if len({*arguments.labels}) < len(names):
-        raise ConfigError("--labels: two names are equal; give each system its own")
+    check_labels(arguments.labels, len(names), "system", called="name")
     return [printable(label) for label in arguments.labels]
 
 
@@ -315,6 +333,8 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"{listed}: allowed only with MODEL; --hyp is a translation already")
     if arguments.sentences is not None:
         check_ending(arguments.sentences)
+        if arguments.output is not None and is_one_file(arguments.output, arguments.sentences):
+            raise ConfigError(f"--sentences {arguments.sentences}: is also the output of -o; choose another file")
     for name, alone in itertools.product(("sentences", "labels"), ("robustness", "live")):
         if getattr(arguments, name) and getattr(arguments, alone):
             raise ConfigError(f"--{name}: does not go with --{alone}")
@@ -371,17 +391,12 @@ def _translations(
     system, the exit code, and how texts are to be compared, None for as they are."""
     # Imported late, so that mistakes in the options are reported without loading torch.
     from nmt.cli.opened import Work, open_models
-    from nmt.cli.output import output_stream
 
-    inputs = [name for text in _inputs(arguments) for name in text]
-    parts = [part for models in systems.values() for part in models]
     bars: list[LinesBar] = []
     work = Work(
         device=arguments.device, place=arguments.device, scores=True, on_batch=lambda *batch: bars[-1].batch(*batch)
     )
-    # Opened first, so that a file that cannot be written, or a model, is reported before the work starts.
-    opened_output = output_stream(arguments.output, inputs=inputs, models=parts) if arguments.output else nullcontext()
-    with opened_output as output:
+    with _written_to(arguments.output, arguments) as output:
         opened = {name: open_models(_alone(models, arguments), work) for name, models in systems.items()}
         first, compared = next(iter(opened.values())), None
         for name, one in opened.items():
@@ -396,7 +411,8 @@ def _translations(
         exit_code = 0
         for name, text in texts.items():
             made[name], counts, seconds = _translated(text, opened[name], bars, arguments)
-            said = counts.summary(seconds, models=len(systems.get(name, parts)))
+            by = systems[name if name in systems else next(iter(systems))]
+            said = counts.summary(seconds, models=len(by))
             say("nmt-eval", f"{name}: {said}" if len(texts) > 1 else said)
             exit_code = max(exit_code, counts.exit_code)
         if output is not None:

@@ -228,19 +228,11 @@ def _breakdowns(parts: Sequence[tuple[str, Score]], *, several: bool) -> Table:
     kinds = len({score.name for _, score in parts}) > 1
     rows = []
     for system, score in parts:
-        parts_of_score = score.breakdown
-        assert parts_of_score is not None
+        one = score.breakdown
+        assert one is not None
         name = score.name if not several else f"{system} ({score.name})" if kinds else system
-        rows.append(
-            (
-                name,
-                f"{parts_of_score.brevity_penalty:.3f}",
-                f"{parts_of_score.ratio:.3f}",
-                str(parts_of_score.length),
-                str(parts_of_score.reference_length),
-                "/".join(f"{precision:.1f}" for precision in parts_of_score.precisions),
-            )
-        )
+        lengths = f"{one.brevity_penalty:.3f}", f"{one.ratio:.3f}", str(one.length), str(one.reference_length)
+        rows.append((name, *lengths, "/".join(f"{precision:.1f}" for precision in one.precisions)))
     head = ("system" if several else "metric", "penalty", "ratio", "words", "reference", "precisions")
     longest = max((row[-1].count("/") + 1 for row in rows), default=0)
     return Table(head, rows, f"brevity penalty, length and precisions of 1 to {longest} words")

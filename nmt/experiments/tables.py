@@ -10,6 +10,7 @@ from pathlib import PurePath
 from textwrap import wrap
 from typing import Final, NamedTuple
 
+from nmt.cli.arguments import check_labels
 from nmt.errors import ConfigError, DataError, counted, refused
 from nmt.evaluation.report import TABLES, WIDTH, Table
 from nmt.experiments.chance import p_value
@@ -103,12 +104,7 @@ def systems_of(records: Sequence[Record], *, labels: Sequence[str] | None = None
             raise DataError(f"{record.path}: is the run of {twin.path}; give each run once")
         same[0].append(record) if same else groups.append([record])
     names = _names(groups) if labels is None else list(labels)
-    if len(names) != len(groups):
-        listed = ", ".join(_names(groups))
-        found = f"{counted(len(names), 'label')} for {counted(len(groups), 'system')} ({listed})"
-        raise ConfigError(f"--labels: {found}; give one for each")
-    if len(set(names)) < len(names):
-        raise ConfigError("--labels: two labels are equal; give each system its own")
+    check_labels(names, len(groups), "system", listed=f" ({', '.join(_names(groups))})")
     return [System(name, group) for name, group in zip(names, groups, strict=True)]
 
 

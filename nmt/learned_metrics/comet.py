@@ -34,6 +34,7 @@ class _Comet(Metric):
     label: ClassVar[str]
     usual: ClassVar[str]
     """The model, unless another is chosen."""
+    reads_reference: ClassVar[bool]
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
@@ -56,22 +57,21 @@ class _Comet(Metric):
         if os.path.exists(self.model):
             _checkpoint(self.model)  # so that a mistake is told before anything is translated
 
-    def rows(
-        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]
-    ) -> list[dict[str, str]]:
-        """What the package reads of each sentence."""
-        raise NotImplementedError
-
     def compute(
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, sources: Sequence[str] = ()
     ) -> Score:
         check_streams(hypotheses, references)
+        texts = {"src": sources, "mt": hypotheses}
+        if self.reads_reference:
+            if len(references) != 1:
+                raise DataError(f"{self.name}: compares with one reference; {len(references)} are given")
+            texts["ref"] = references[0]
         import torch
 
         network = _network(self.model)
         with _quiet():
             found = network.predict(
-                self.rows(hypotheses, references, sources),
+                [dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)],
                 batch_size=self.options.batch_size,
                 gpus=int(torch.cuda.is_available()),
                 num_workers=0,
@@ -87,16 +87,7 @@ class Comet(_Comet):
     """COMET: how good a translation is, given its source and one reference."""
 
     name, label, usual = "comet", "COMET", "Unbabel/wmt22-comet-da"
-
-    def rows(
-        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]
-    ) -> list[dict[str, str]]:
-        if len(references) != 1:
-            raise DataError(f"comet: compares with one reference; {len(references)} are given")
-        return [
-            {"src": source, "mt": hypothesis, "ref": reference}
-            for source, hypothesis, reference in zip(sources, hypotheses, references[0], strict=True)
-        ]
+    reads_reference = True
 
 
 @METRICS.register("cometkiwi")
@@ -104,11 +95,7 @@ class CometKiwi(_Comet):
     """CometKiwi: how good a translation is, given its source alone; references are not looked at."""
 
     name, label, usual = "cometkiwi", "CometKiwi", "Unbabel/wmt22-cometkiwi-da"
-
-    def rows(
-        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]
-    ) -> list[dict[str, str]]:
-        return [{"src": source, "mt": hypothesis} for source, hypothesis in zip(sources, hypotheses, strict=True)]
+    reads_reference = False
 
 
 def _checkpoint(model: str) -> str:

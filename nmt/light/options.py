@@ -8,6 +8,8 @@ name the options for type checkers and compilers.
 
 from __future__ import annotations
 
+from .formats import FORMATS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -361,7 +363,7 @@ def add_texts(parser: Any, *, details: Any, more: str = "", wishes: str) -> None
     add("-o", "--output", metavar="FILE", help=written)
     add(
         "--format",
-        choices=("text", "moses", "jsonl"),
+        choices=tuple(FORMATS),
         default="text",
         help="text (default): a line for each input line, or exactly N lines with --n-best N (empty ones if there are "
         "fewer); moses: 'line ||| text ||| score= X ||| X' for each translation; jsonl: a JSON object for each input "

@@ -73,26 +73,6 @@ static bool put(written_text *to, const char *bytes, size_t size) {
 
 static text text_of(const written_text *w) { return (text){w->bytes, w->size ? w->bytes + w->size : w->bytes}; }
 
-/* --- the marks that end a sentence, and closing quotes and brackets, as nmt/light/src/split.c has them --- */
-
-static bool is_one_of(uint32_t c, const uint16_t *set) {
-    for (; *set; set++)
-        if (*set == c) return true;
-    return false;
-}
-
-static bool ends_sentence(uint32_t c) {
-    static const uint16_t ENDS[] = {'.', '!', '?', 0x2026, 0x203c, 0x203d, 0x2047, 0x2048, 0x2049, 0x589, 0x61f, 0x6d4, 0x964, 0x965,
-                                    0x104b, 0x1362, 0x1367, 0x17d4, 0x17d5, 0x3002, 0xff01, 0xff0e, 0xff1f, 0xff61, 0};
-    return is_one_of(c, ENDS);
-}
-
-static bool closes_sentence(uint32_t c) {
-    static const uint16_t CLOSES[] = {'"', '\'', ')', ']', '}', '*', 0xab, 0xbb, 0x2018, 0x2019, 0x201c, 0x201d, 0x2033, 0x2039, 0x203a,
-                                      0x3009, 0x300b, 0x300d, 0x300f, 0x3011, 0xff09, 0xff3d, 0xff63, 0};
-    return is_one_of(c, CLOSES);
-}
-
 static bool is_comma(uint32_t c) { return c == ',' || c == ';' || c == ':' || ends_sentence(c); }
 
 /* Where what ends a sentence begins at the end of a text, with a space before it; the end of the text where nothing does.

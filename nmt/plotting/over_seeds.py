@@ -88,7 +88,8 @@ def scatter(systems: Mapping[str, Sequence[Point]], *, x: str, y: str) -> Figure
 
     Args:
         systems: cost and score of each run, by the name of its system; one without runs is left out.
-        x, y: what the axes show.
+        x: what the horizontal axis shows.
+        y: what the vertical axis shows.
 
     Raises:
         DataError: there is nothing to draw.

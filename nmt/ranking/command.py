@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.arguments import weight
+from nmt.cli.arguments import real_number
 from nmt.cli.common import add_errors, add_plugins, main_of, make_parser, say
 from nmt.cli.output import output_stream
 from nmt.config import import_plugins
 from nmt.errors import ConfigError, DataError, counted, near_miss, shown
 from nmt.light.counts import Noted
+from nmt.limits import LARGEST
 
 if TYPE_CHECKING:
     from nmt.ranking.n_best import Entry
@@ -22,6 +23,7 @@ DESCRIPTION = """Rank the translations of each line of an n-best list, in Moses'
 of their features, or by how good each is if the others are the references, and write the best, one for each line.
 nmt-translate --format moses writes such lists, and nmt-score --n-best adds features to them."""
 FORMATS = ("text", "moses")
+_weight = real_number(lambda number: abs(number) <= LARGEST, f"a number from {-LARGEST:g} to {LARGEST:g}")
 
 
 def _feature_weights(text: str) -> dict[str, float]:
@@ -32,7 +34,7 @@ def _feature_weights(text: str) -> dict[str, float]:
         if not name or not equals or name in found:
             twice = "is given twice" if name in found else "is not NAME=NUMBER"
             raise argparse.ArgumentTypeError(f"{shown(part)} {twice}; write for example score=1,lm=0.3")
-        found[name] = weight(value)
+        found[name] = _weight(value)
     return found
 
 
@@ -142,7 +144,7 @@ def _best_first(
     arguments: argparse.Namespace, entries: Iterator[Entry]
 ) -> Iterator[tuple[Sequence[Entry], Sequence[Entry]]]:
     """The translations of each line as they are in the list, and in their new order."""
-    from nmt.data.text import Undecodable, read_lines
+    from nmt.cli.lines import read_texts
     from nmt.library.evaluation import chosen_metrics
     from nmt.ranking.features import ranked
     from nmt.ranking.n_best import groups_of
@@ -158,16 +160,8 @@ def _best_first(
         raise ConfigError(f"--mbr {metric.name}: needs --source, the text that was translated")
     sources = None
     if arguments.source is not None:
-        sources = list(read_lines(Path(arguments.source), undecodable=Undecodable(arguments.errors)))
-    given: list[Sequence[Entry]] = []
-
-    def kept() -> Iterator[Sequence[Entry]]:
-        for group in groups_of(entries):
-            given.append(group)
-            yield group
-
-    for ordered in by_expected_utility(kept(), metric, sources=sources):
-        yield given.pop(0), ordered
+        (sources,) = read_texts("nmt-rank", [[arguments.source]], policy=arguments.errors)
+    yield from by_expected_utility(groups_of(entries), metric, sources=sources)
 
 
 def _complete(entries: Iterator[Entry], weights: dict[str, float], *, path: str) -> Iterator[Entry]:

@@ -22,8 +22,8 @@ PAIRS: Final = 4096
 
 def by_expected_utility(
     groups: Iterable[Sequence[Entry]], metric: Metric, *, sources: Sequence[str] | None = None
-) -> Iterator[list[Entry]]:
-    """The translations of each line, best first, with their expected utility as score.
+) -> Iterator[tuple[Sequence[Entry], list[Entry]]]:
+    """The translations of each line as they are given, and best first with their expected utility as score.
 
     All translations of a line have the same weight, so a text that is there twice counts twice; of equal ones the first
     stays first. `sources`: text of each line, for metrics that look at it.
@@ -45,7 +45,9 @@ def by_expected_utility(
         yield from _ordered(waiting, metric, sources)
 
 
-def _ordered(groups: Sequence[Sequence[Entry]], metric: Metric, sources: Sequence[str] | None) -> Iterator[list[Entry]]:
+def _ordered(
+    groups: Sequence[Sequence[Entry]], metric: Metric, sources: Sequence[str] | None
+) -> Iterator[tuple[Sequence[Entry], list[Entry]]]:
     texts = [Counter(entry.text for entry in group) for group in groups]
     pairs = [(place, one, other) for place, own in enumerate(texts) for one in own for other in own]
     source = [sources[groups[place][0].number] for place, *_ in pairs] if sources is not None else None
@@ -55,4 +57,4 @@ def _ordered(groups: Sequence[Sequence[Entry]], metric: Metric, sources: Sequenc
         table = np.array([[next(found) for _ in own] for _ in own])  # [M, M]; of a row, each other is the reference
         expected = dict(zip(own, (table @ np.array([*own.values()])) / len(group), strict=True))
         best_first = sorted(group, key=lambda entry: -sign * expected[entry.text])
-        yield [entry.with_score(expected[entry.text]) for entry in best_first]
+        yield group, [entry.with_score(expected[entry.text]) for entry in best_first]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.arguments import MODEL, add_checkpoint, any_text, natural
+from nmt.cli.arguments import MODEL, add_checkpoint, any_text, check_labels, natural
 from nmt.cli.common import EXIT_FAILURE, add_device, add_errors, add_plugins, execute, make_parser, say
 from nmt.cli.lines import read_texts
 from nmt.config import import_plugins
@@ -234,13 +234,7 @@ def _names(arguments: argparse.Namespace) -> list[str]:
         raise ConfigError("-: standard input is not allowed here; give files")
     if arguments.labels is None:
         return [printable(name) for name in given]
-    if len(arguments.labels) != len(given):
-        raise ConfigError(
-            f"--labels: {counted(len(arguments.labels), 'label')} for {counted(len(given), 'system')}; "
-            "give one for each"
-        )
-    if len(set(arguments.labels)) < len(given):
-        raise ConfigError("--labels: two labels are equal; give each system its own")
+    check_labels(arguments.labels, len(given), "system")
     return [printable(label) for label in arguments.labels]
 
 

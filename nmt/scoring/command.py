@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.arguments import (
-    ENSEMBLE,
     MODELS,
     above_zero,
     add_checkpoint,
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
 
 BATCH_TOKENS = 4096
 """Tokens per batch if neither option nor configuration gives a number: the logits of a batch are in memory at once."""
+ENSEMBLE = ("ensemble_weights", "ensemble_mean")
+"""Options of the search that scoring has, too."""
 DESCRIPTION = """Write the mean negative log-probability of each target sentence given its source, in nats per token,
 end symbol included: one number per line on standard output, the corpus perplexity on standard error. Lower is better.
 An empty side is scored as the end symbol alone. With --text, score each line of a text by language models. With

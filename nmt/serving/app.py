@@ -25,7 +25,7 @@ from nmt.light.pretrained import HERE
 from nmt.serving import PROGRAM
 from nmt.serving.batching import Job
 from nmt.serving.libretranslate import Languages, is_meant, read_body_of, read_wanted
-from nmt.serving.limits import APIS, CLIENT_GONE, DRAINING, SOON, RefusedError, check_answer, check_key
+from nmt.serving.limits import CLIENT_GONE, DRAINING, LIBRETRANSLATE, SOON, RefusedError, check_answer, check_key
 from nmt.serving.live import FIRST, MESSAGE, live
 from nmt.serving.log import id_of, request_id
 from nmt.serving.metrics import CONTENT_TYPE
@@ -220,7 +220,7 @@ def create_api(service: Service) -> FastAPI:
         await asyncio.shield(service.reload())
         return JSONResponse(service.health(), headers={"Cache-Control": "no-store"})
 
-    if service.settings.api == APIS[1]:
+    if service.settings.api == LIBRETRANSLATE:
 
         @app.get(
             "/languages",
@@ -259,7 +259,7 @@ def _described_live() -> str:
 async def _translate(service: Service, request: Request) -> Response:
     settings, key = service.settings, request.headers.get("authorization", "")
     until = time.monotonic() + settings.timeout
-    if settings.api == APIS[1]:
+    if settings.api == LIBRETRANSLATE:
         return await _as_libretranslate(service, request, key, until=until)
     check_key(key, settings.api_key)
     body = await _body(request, service)

@@ -23,7 +23,8 @@ SOON: Final = {"Retry-After": "5"}
 LONGEST_MESSAGE: Final = 600
 WEIGHT_BYTES: Final = 8
 """Of a weight of the attention in an answer: four decimals, a comma, a space."""
-APIS: Final = ("nmt", "libretranslate")
+LIBRETRANSLATE: Final = "libretranslate"
+APIS: Final = ("nmt", LIBRETRANSLATE)
 HEADS: Final = 16
 """Attending heads of a model, about."""
 

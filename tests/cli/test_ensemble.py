@@ -162,6 +162,10 @@ def test_what_does_not_go_with_several_systems(
         ([*runs[:2], "--labels", "a"], "--labels: 1 name for 2 systems; give one for each"),
         ([runs[0], "--labels", "a", "--robustness"], "--labels: does not go with --robustness"),
         ([runs[0], "--sentences", "a.tsv", "--live", "wait_k"], "--sentences: does not go with --live"),
+        (
+            [runs[0], "-o", "a.tsv", "--sentences", "a.tsv"],
+            "--sentences a.tsv: is also the output of -o; choose another",
+        ),
         ([*runs[:2], "--labels", "a", "a"], "--labels: two names are equal; give each system its own"),
         ([*runs[:2], "--ensemble-weights", "1,2"], "--ensemble-weights: 2 weights for 1 model"),
     ):

@@ -82,6 +82,9 @@ def test_scores_of_sentences(files: list[str], tmp_path: Path, capsys: pytest.Ca
 def test_where_scores_of_sentences_go(files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*files, "--sentences", "scores.txt"]) == 2
     assert "--sentences scores.txt: must end in .tsv or .jsonl" in capsys.readouterr().err
+    assert main([*files, "--sentences", str(tmp_path / "none" / "scores.tsv")]) != 0
+    out, err = capsys.readouterr()
+    assert not out and str(tmp_path / "none") in err
     (tmp_path / "hyp.tsv").write_text((tmp_path / "hyp").read_text())
     assert main(["--hyp", str(tmp_path / "hyp.tsv"), *files[2:], "--sentences", str(tmp_path / "hyp.tsv")]) == 2
     assert "is also the input" in capsys.readouterr().err

@@ -87,9 +87,9 @@ def test_sentences_are_scored_with_source_and_reference(
 
 
 def test_systems_are_compared_by_one_model(files: Path, package: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each text is scored once, also for intervals and p-values, which are made of the scores of sentences."""
+    """Each text is scored once, also for intervals, p-values and a table, which are made of the scores of sentences."""
     arguments = ["--hyp", "hyp", "other", *TEXTS[2:], "--confidence", "--samples", "20", "--format", "json"]
-    assert main([*arguments, "--metrics", "comet,model=model"]) == 0
+    assert main([*arguments, "--metrics", "comet,model=model", "--sentences", "scores.tsv"]) == 0
     _, other = json.loads(capsys.readouterr().out)
     (metric,) = other["metrics"]
     assert metric["baselines"][0]["p_value"] > 0.04 and metric["confidence"]["ci"] == 0

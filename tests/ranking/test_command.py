@@ -248,6 +248,9 @@ def test_a_learned_metric_gets_the_sources(
         monkeypatch.setattr("nmt.ranking.utility.PAIRS", pairs)
         assert rank.main([*arguments, "--source", str(tmp_path / "src")]) == 0
         assert capsys.readouterr().out == "a b c\n\ne\n"
+    (tmp_path / "odd").write_bytes(b"c \xff\n-\ne\n")
+    assert rank.main([*arguments, "--source", str(tmp_path / "odd"), "--errors", "replace"]) == 0
+    assert f"{tmp_path / 'odd'}: 1 line" in capsys.readouterr().err
     assert rank.main([*arguments, "--source", str(tmp_path / "short")]) == 1
     assert "line 3 has translations, but --source 1 line" in capsys.readouterr().err
 

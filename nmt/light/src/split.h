@@ -46,5 +46,7 @@ bool split_grown(splitting *, sentence_state *, const char *text, size_t size);
 /* A character that begins at `p`, and how many bytes it has; of what is no UTF-8 each byte is one, 0xfffd. */
 uint32_t character_at(const char *p, const char *end, int *bytes);
 bool is_space(uint32_t);
+bool ends_sentence(uint32_t);   /* a full stop or another mark */
+bool closes_sentence(uint32_t); /* a quote or a bracket that may stand behind it */
 
 #endif
