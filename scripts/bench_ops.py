@@ -3,7 +3,7 @@
 
     scripts/bench_ops.py [-o FILE.json]
 
-Needs PyTorch, Triton and NumPy. Targets: docs/benchmarks/gpu.md.
+Needs PyTorch, Triton and NumPy. Targets: those of each Row.
 """
 
 from __future__ import annotations
