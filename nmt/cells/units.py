@@ -26,7 +26,7 @@ class RecurrentOptions:
     """Options of all units with recurrent matrices."""
 
     recurrent_init: Literal["uniform", "orthogonal"] = "uniform"
-    """Initial values of the recurrent matrices; `uniform`: as all other weights."""
+    """Initial recurrent matrices: `uniform`, as other weights, or `orthogonal`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class LSTMOptions(RecurrentOptions):
     forget_bias: float = 0.0
     """Initial bias of the forget gate (Jozefowicz et al., ICML 2015, recommend 1)."""
     peepholes: bool = False
-    """Each gate also reads the memory through a vector: i and f read c', o reads c."""
+    """Gates also read the memory through vectors: i and f read c', o reads c."""
     output_activation: OutputActivation = "tanh"
     """`tanh`: h = o * tanh(c); `identity`: h = o * c."""
 
@@ -285,7 +285,7 @@ class SRU(UnitCell[MemoryState]):
 @dataclass(frozen=True, kw_only=True)
 class SSRUOptions:
     forget_bias: float = 0.0
-    """Initial bias of the forget gate: larger, and a new model keeps its memory for longer."""
+    """Initial bias of the forget gate."""
 
 
 @CELLS.register("ssru")
@@ -319,9 +319,9 @@ class SSRU(InputGatedCell[MemoryState]):
 @dataclass(frozen=True, kw_only=True)
 class MinOptions:
     positive: bool = False
-    """Make the candidate positive: g + 0.5 where g >= 0, sigmoid(g) elsewhere, as in the authors' log-space form."""
+    """Make the candidate positive: g + 0.5 where g >= 0, sigmoid(g) elsewhere."""
     forget_bias: float = 0.0
-    """Initial bias of the gate that keeps the old state: larger, and a new model keeps it for longer."""
+    """Initial bias of the gate that keeps the old state."""
 
 
 @CELLS.register("min_gru")

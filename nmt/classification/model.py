@@ -37,14 +37,14 @@ class ClassifierOptions:
     labels: list[str] = field(default_factory=list)
     """Names of the labels, two or more; required."""
     attention: Literal["word_by_word", "aligned"] | None = None
-    """How two texts are compared: `word_by_word` (a unit reads the second and attends to the first), `aligned` (each
-    word with those of the other text that it is most like); `null`: there is one text."""
+    """How two texts are compared: `word_by_word` or `aligned`
+    ([classification.md](classification.md#attention-between-two-texts)); `null`: there is one text."""
     layers: int = 1
     """Bidirectional layers over a text; with `word_by_word` over the first."""
     upper_layers: int = 1
     """With two texts: bidirectional layers over the attention's result for each."""
     pooling: PoolingKind = "attention"
-    """What is taken of all words: `attention` (a weighted sum), `max`, `mean`, or `last` (states)."""
+    """What is taken of all words: `attention`, `max`, `mean`, or the `last` states."""
     input_dropout: float | None = None
     """Dropout of the embeddings; `null`: `model.dropout`, as after each layer and before the labels."""
 

@@ -259,15 +259,15 @@ class ClassificationOptions:
     label: str | int = "gold_label"
     """Column or key of the label."""
     header: bool | None = None
-    """Of `tsv`: whether the first line of each file names columns; `null`: if a column is given by name."""
+    """Of `tsv`: whether the first line names columns; `null`: if one is given by name."""
     no_label: str | None = "-"
     """Label of lines that have none; these are left out, and counted."""
     parses: bool = False
-    """The texts are parses with brackets between spaces, as SNLI's `sentence1_binary_parse`; their words are read."""
+    """The texts are parses with brackets, as SNLI's `sentence1_binary_parse`."""
     lowercase: bool = False
     """All text is read in lower case."""
     vectors: FilePath | None = None
-    """File of vectors in GloVe's text format from which the embeddings of words start."""
+    """File in GloVe's text format from which the embeddings of words start."""
     fixed_vectors: bool = False
     """The embeddings that start from a vector stay as they are."""
 

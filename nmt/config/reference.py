@@ -29,9 +29,9 @@ _ELSEWHERE = (
 )
 _DECODING = """# Options of a search
 
-By their names in a configuration (section `decoding`), in `Translator.translate` and in a request. On a command line:
-`--` and the name with hyphens, `--search-option` for `search_options`. A configuration has all options down to
-`ensemble_mean`; the others are given with a call. `python -m nmt.config.reference decoding` prints this page.
+By their names in the section `decoding` of a configuration (down to `ensemble_mean`), in `Translator.translate` and in a
+request. On a command line: `--` and the name with hyphens, `--search-option` for `search_options`.
+`python -m nmt.config.reference decoding` prints this page.
 """
 _DOORS = """## Who has which
 

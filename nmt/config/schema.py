@@ -71,24 +71,23 @@ class ModelConfig:
     """The network."""
 
     architecture: Text = fixed("deepnmt")
-    """`transformer` (residual blocks), `deepnmt` (stacked units), `rnnsearch` (one layer each), `rnnsearch_deepatt`
-    (several attentions in a step); by task `language_model`, `tagger`, `classifier`; or one of a plugin:
-    [architectures.md](architectures.md)."""
+    """`transformer`, `deepnmt`, `rnnsearch`, `rnnsearch_deepatt` ([architectures.md](architectures.md)); by task
+    `language_model`, `tagger`, `classifier`; or one of a plugin."""
     architecture_options: Options = fixed(default_factory=dict)
     """Its options, below."""
     cell: Text = fixed("lrn")
-    """Recurrent unit: `atr`, `gru`, `lrn`, `lstm`, `min_gru`, `min_lstm`, `olrn`, `rnn`, `sru`, `ssru`, or one of a
-    plugin: [units.md](units.md)."""
+    """Recurrent [unit](units.md): `atr`, `gru`, `lrn`, `lstm`, `min_gru`, `min_lstm`, `olrn`, `rnn`, `sru`, `ssru`, or
+    one of a plugin."""
     cell_options: Options = fixed(default_factory=dict)
     """Its options, below."""
     encoder_cell: Text | None = fixed(None)
     """Unit of the encoder; `null`: `cell`."""
     encoder_cell_options: Options = fixed(default_factory=dict)
-    """Options of the encoder's unit; missing ones are those of `cell_options` if the unit is `cell`."""
+    """Options of the encoder's unit; if it is `cell`, in addition to `cell_options`."""
     decoder_cell: Text | None = fixed(None)
     """Unit of the decoder; `null`: `cell`."""
     decoder_cell_options: Options = fixed(default_factory=dict)
-    """Options of the decoder's unit, as for the encoder."""
+    """The same for the decoder."""
     hidden_size: Width = fixed(512)
     """Width H of the recurrent states."""
     encoder_hidden_size: Width | None = fixed(None)
@@ -96,22 +95,21 @@ class ModelConfig:
     embedding_size: Width = fixed(512)
     """Width E of source and target embeddings and of the residual stream."""
     encoder_layers: Depth = fixed(1)
-    """Encoder layers; the first is bidirectional. `rnnsearch` has 1. `rnnsearch_deepatt` has one more below them."""
+    """Encoder layers; the first is bidirectional. `rnnsearch` has 1, `rnnsearch_deepatt` one more."""
     decoder_layers: Depth = fixed(1)
-    """Decoder layers; the first attends. `rnnsearch` has 1. `rnnsearch_deepatt`: levels of attention and unit in a
-    step."""
+    """Decoder layers; the first attends. `rnnsearch` has 1; `rnnsearch_deepatt`: levels in a step."""
     encoder_direction: Literal["both", "forward"] = fixed("both")
-    """`forward`: no word is read after one that follows it, as live translation needs. `rnnsearch_deepatt` reads both
-    ways."""
+    """`both`, or `forward`: each word before those that follow, as live translation needs. `rnnsearch_deepatt` reads
+    both ways."""
     context_aware_encoder: Bool = fixed(True)
     """The backward direction reads the forward states; deeper decoder layers read the context in a second step.
     Not used by `rnnsearch_deepatt`."""
     deep_attention: Bool = fixed(False)
     """Every decoder layer attends to the source, not only the first (`deepnmt`)."""
     deep_output: Bool = fixed(True)
-    """A tanh layer over state and context before the softmax; only `deepnmt` can be without it."""
+    """A tanh layer before the softmax; only `deepnmt` can be without it."""
     attention_heads: Width = fixed(1)
-    """Heads of the additive attention; they divide the width of the encoder's output. `rnnsearch` has 1."""
+    """Heads of the additive attention. `rnnsearch` has 1."""
     layer_norm: Bool = fixed(True)
     """Layer normalisation of recurrent products, attention and outputs of layers; Zero uses `false`."""
     tie_embeddings: Literal["none", "target_softmax", "all"] = fixed("target_softmax")
@@ -119,17 +117,17 @@ class ModelConfig:
     dropout: Fraction = 0.2
     """Dropout of embeddings, residual branches and the deep output."""
     recurrent_dropout: Fraction = 0.0
-    """Dropout of the previous state in products and gates, one mask for all words of a sentence (Gal and Ghahramani,
-    2016). No kernel has it, so training is slower."""
+    """Dropout of the previous state, one mask for all words of a sentence (Gal and Ghahramani, 2016); slower, as no
+    kernel has it."""
     initializer: Text = fixed("uniform")
-    """Initial values of matrices, embeddings and peepholes: `uniform`, `normal`, `normal_unit_scaling`,
-    `uniform_unit_scaling`, `glorot`. Biases start at 0."""
+    """Initial values, except of biases (0): `uniform`, `normal`, `normal_unit_scaling`, `uniform_unit_scaling`,
+    `glorot`."""
     initializer_options: Options = fixed(default_factory=dict)
     """Its options, below."""
     init_range: PositiveFloat = fixed(0.08)
     """Range of the initializer `uniform`: [-init_range, init_range]."""
     layer_norm_scale: PositiveFloat = fixed(0.5)
-    """Initial scale of all layer norms: below 1, tanh does not saturate at the start; Zero uses 1."""
+    """Initial scale of all layer norms; Zero uses 1."""
 
     def unit_of(self, side: Side) -> Choice:
         """The unit of one side: `cell`, if the side names none.
@@ -159,16 +157,16 @@ class DataConfig:
     target_language: Text = fixed("de")
     """Code of the target's language."""
     generator: Literal["none", "demo"] = fixed("none")
-    """`demo` writes the built-in English-German corpus into RUN/corpus instead of reading files."""
+    """`demo` writes the built-in English-German corpus into RUN/corpus; `none`: files are read."""
     train: Corpora | None = fixed(None)
     """Training text, or a list: a prefix of two files, `{source: FILE, target: FILE}`, or a file with both sides:
     [corpora.md](corpora.md#forms-of-text)."""
     monolingual: Corpora | None = fixed(None)
-    """Back-translated text of nmt-backtranslate, in addition to `train`; the tokenizer does not learn from it."""
+    """Back-translated text, in addition to `train`; the tokenizer does not learn from it."""
     monolingual_tag: Text | None = fixed("<BT>")
     """Token before each source of `monolingual`, which `symbols` of `sentencepiece` reserves; `null`: none."""
     sampling_temperature: PositiveFloat = fixed(1.0)
-    """T: each of several texts of n pairs has the share n^(1/T) / sum n^(1/T) of an epoch; 1: each pair once."""
+    """T: a text of n pairs has a share of an epoch in proportion to n^(1/T); 1: each pair once."""
     sampling_weights: Annotated[list[PositiveFloat], Field(min_length=1)] | None = fixed(None)
     """Relative shares of the texts of `train`, then `monolingual`, instead of a temperature."""
     augmentation: list[Annotated[dict[Text, Share], Field(min_length=1, max_length=1)]] = fixed(default_factory=list)
@@ -177,8 +175,7 @@ class DataConfig:
     dev: Corpora | None = None
     """Validation text or texts."""
     dev_references: Paths | None = None
-    """References of `dev`, a file or a list of files for several sets; default: its target side. Zero: `.ref0`,
-    `.ref1`, ..."""
+    """References of `dev`, a file or a list of files for several sets; default: its target side."""
     test: Corpora | None = None
     """Test text or texts, translated and scored when training ends."""
     test_references: Paths | None = None
@@ -190,10 +187,9 @@ class DataConfig:
     max_length: Positive = fixed(100)
     """Longest source or target in training, in tokens without the end symbol."""
     too_long: Literal["drop", "truncate"] = fixed("drop")
-    """Longer pairs are left out, or cut after `max_length` tokens; both are counted. Zero also cuts, and leaves out the
-    end symbol."""
+    """`drop` longer pairs, or `truncate` them after `max_length` tokens; both are counted."""
     pool_batches: Positive = fixed(256)
-    """Batches are cut from pools of about this many, sorted by length; larger pools mean less padding."""
+    """Batches that are sorted by length together; more mean less padding."""
     cache_dir: FilePath | None = None
     """Directory of encoded text; default RUN/cache."""
     workers: Annotated[int, Strict(), Field(ge=0, le=MOST_WORKERS)] = 0
@@ -209,8 +205,8 @@ class TrainingConfig:
     max_epochs: Positive | None = None
     """Stop after this many passes over the training data."""
     init_from: FilePath | None = fixed(None)
-    """Run or model, also of Marian or OPUS-MT, whose weights are the starting point. Its architecture, languages and
-    tokenizer come with it, and must not be contradicted."""
+    """Run or model, also of Marian or OPUS-MT, whose weights, architecture, languages and tokenizer are the starting
+    point."""
     batch_tokens: Positive | None = fixed(None)
     """Tokens in a batch, with padding: sentences times the longest source or target; 2048 if `batch_sentences` is not
     given."""
@@ -232,30 +228,28 @@ class TrainingConfig:
     clip_norm: NotNegativeFloat = 1.0
     """Largest norm of the gradient; 0: no clipping."""
     skip_norm: PositiveFloat | None = None
-    """An update whose gradient has a larger norm before clipping is skipped, as with a NaN. Zero: `gnorm_upper_bound`
-    with `safe_nan`."""
+    """Updates whose gradient has a larger norm, before clipping, are skipped.
+    Zero: `gnorm_upper_bound` with `safe_nan`."""
     loss: Text = "cross_entropy"
-    """`cross_entropy`, `sampled_cross_entropy` (over a sample of the vocabulary, faster), `r_drop` (two passes with
-    different dropout), or one of a plugin. Logs have the cross entropy without smoothing."""
+    """`cross_entropy`, `sampled_cross_entropy`, `r_drop`, or one of a plugin. Logs have the cross entropy without
+    smoothing."""
     loss_options: Options = field(default_factory=dict)
     """Its options, below."""
     guided_alignment: Paths | None = None
-    """Word alignments of `data.train` in Pharaoh's format, a file or a list, which one head learns:
-    [distillation.md](distillation.md#alignments)."""
+    """Files of word alignments of `data.train` for one head: [distillation.md](distillation.md#alignments)."""
     guided_alignment_weight: NotNegativeFloat = 0.1
     """Weight of their cross entropy in the loss."""
     wait: Positive | Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = None
-    """Words read before the first is written, for live translation: a number, or a range such as `[1, 9]`, of which
-    each sentence has another in each epoch. Word j is predicted from `wait` + j source words."""
+    """Words read before the first is written, a number or a range, `[1, 9]`: [live.md](live.md#a-model-for-it)."""
     dropout_warmup_steps: NotNegative = 0
-    """All dropout rates grow from 0 over this many updates; 0: full from the first."""
+    """Dropout grows from 0 over this many updates."""
     label_smoothing: Fraction = 0.1
-    """Probability spread over the other words; 0 with a loss that does not support it."""
+    """Probability spread over the other words."""
     normalization: Literal["token", "sentence", "batch"] = "token"
-    """The loss of an update is the mean over its target tokens, over its sentences of their means, or (`batch`, as
-    Zero) over its batches of their means over sentences."""
+    """The loss of an update is the mean over its target words (`token`), over its sentences of their means
+    (`sentence`), or over its batches of these (`batch`, as Zero)."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """`bf16` and `fp16` (GPU only) keep fp32 weights; `auto` uses bf16 where it is faster."""
+    """`fp32`, `bf16`, `fp16` (GPU only), with fp32 weights; `auto` is bf16 where it is faster."""
     ema_decay: Fraction = 0.0
     """Decay of a moving average of the weights, which is validated and saved; 0: off."""
     average_after: Positive | None = None
@@ -276,18 +270,15 @@ class TrainingConfig:
     keep_best: NotNegative = 1
     """Best checkpoints to keep, by `early_stopping_metric`."""
     average_last: NotNegative = 0
-    """At the end, average so many of the newest checkpoints (RUN/average) and score the result, too; at most
-    `keep_last`."""
+    """At the end, also score the average of so many of the newest checkpoints (RUN/average); at most `keep_last`."""
     patience: Positive | None = None
-    """Stop after this many validations without a new best. The count begins again where the score is still one of
-    chance (not better than beside the references of other lines, by a point and four standard deviations; accuracy and
-    F1 three) while the loss falls. A loss that is NaN from the start does not count. The schedule `score` and
-    `average_after` wait as well."""
+    """Stop after this many validations without a new best. The count begins again while the loss falls and the score is
+    one of chance: not better than beside the references of other lines, by a point and four standard deviations
+    (accuracy and F1 three). So do the schedule `score` and `average_after`."""
     early_stopping_metric: Text = "loss"
     """Which checkpoint is best: by `loss`, or by one of `evaluation.metrics`."""
     max_bad_updates: NotNegative = 10
-    """Consecutive updates with a NaN or infinite loss or gradient, or above `skip_norm`, that are skipped before
-    training stops."""
+    """How many updates in a row may be skipped (NaN, infinity, `skip_norm`) before training stops."""
     callbacks: list[Text | dict[Any, Any]] = field(default_factory=list)
     """Callbacks of plugins, by name or with options: `[{name: {option: value}}, ...]`."""
     tensorboard: Bool = False
@@ -374,8 +365,8 @@ class EvaluationConfig:
     """What validation measures in addition to the loss."""
 
     metrics: list[Text | dict[Any, Any]] = field(default_factory=lambda: ["bleu"])
-    """Metrics of the translated validation text: `bleu`, `bleu_tok_lc`, `bleu_moses_lc`, `chrf`, `ter`, or one of a
-    plugin, also with options: `[{bleu: {tokenize: zh}}, chrf]`. If empty, nothing is translated."""
+    """Metrics of the translated validation text, below, also with options: `[{bleu: {tokenize: zh}}, chrf]`. If empty,
+    nothing is translated."""
     max_sentences: Positive | None = None
     """Validation sentences to translate, from the first; default all."""
     samples: NotNegative = 3
@@ -391,8 +382,7 @@ class Config:
     run_dir: FilePath
     """Directory of the run."""
     task: Text = fixed("translation")
-    """`translation`, `language_model`, `tagging` (labels of words), `segmentation` (words of text without spaces),
-    `classification` (labels of texts or pairs), or one of a plugin."""
+    """`translation`, `language_model`, `tagging`, `segmentation`, `classification`, or one of a plugin."""
     task_options: Options = fixed(default_factory=dict)
     """Its options, below."""
     seed: Seed = fixed(1)
@@ -400,8 +390,8 @@ class Config:
     plugins: list[FilePath] = field(default_factory=list)
     """Your Python files that register components."""
     kernels: Literal["auto", "triton", "reference"] = "auto"
-    """On a GPU: Triton kernels and CUDA graphs, plain PyTorch, or Triton where its check on this GPU passes (`auto`).
-    On a CPU `auto` uses C kernels, `triton` needs TRITON_INTERPRET=1 in the environment, and is slow."""
+    """On a GPU: Triton kernels (`triton`), plain PyTorch (`reference`), or Triton where its check on this GPU passes
+    (`auto`). On a CPU `auto` uses C kernels, `triton` needs TRITON_INTERPRET=1, and is slow."""
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)

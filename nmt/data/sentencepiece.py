@@ -61,31 +61,29 @@ class SentencePieceOptions:
     character_coverage: float = 1.0
     """Share of the characters of the training text that get their own piece."""
     normalization: Literal["nfc", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] | None = None
-    """What is done to text before splitting: `nfc` keeps all text but composes letters, `nmt_nfkc` also replaces `²`,
-    `½`, full-width letters and the like, which no translation can then contain, `_cf` also folds case, `identity` does
-    nothing. Default: [configuring.md](configuring.md#normalisation)."""
+    """What is done to text first: `nfc` composes letters, `nmt_nfkc` also replaces `²`, `½`, full-width letters and the
+    like, either with `_cf` also folds case, `identity` does nothing: [configuring.md](configuring.md#normalisation)."""
     sample_size: int | None = 1_000_000
-    """Lines of each language, drawn by `seed`, from which the model is trained; null: all."""
+    """Lines of each language from which the model is trained; null: all."""
     symbols: list[str] = field(default_factory=list)
     """Pieces that the vocabulary always has, such as `data.monolingual_tag`."""
     case: str | None = None
-    """`markup`: pieces in small letters, with marks where capitals are ([augmentation.md](augmentation.md#capitals)).
-    `null`: capitals are letters of their own."""
+    """`markup`: [marks where capitals are](augmentation.md#capitals). `null`: capitals are letters of their own."""
     source_model: FilePath | None = None
     """SentencePiece model to use instead of training one; with `joint` for both languages."""
     target_model: FilePath | None = None
     """The same for the target language; only without `joint`."""
     same_ids: bool = False
-    """Whether both models have the same pieces with the same ids, for `model.tie_embeddings: all`."""
+    """Whether both models have the same ids, for `model.tie_embeddings: all`."""
     bpe_dropout: float = 0.0
-    """For `bpe`: probability of skipping a merge, anew in each epoch (Provilkov et al., ACL 2020); usually 0.1."""
+    """For `bpe`: probability of skipping a merge (Provilkov et al., ACL 2020); usually 0.1."""
     source_bpe_dropout: float | None = None
     """The same for the source language; `null`: `bpe_dropout`."""
     target_bpe_dropout: float | None = None
     """The same for the target language; `null`: `bpe_dropout`."""
     unigram_alpha: float | None = None
     """For `unigram`: training text is split anew in each epoch, in proportion to P^alpha (Kudo, ACL 2018); usually 0.1
-    to 0.5. `null`: off."""
+    to 0.5."""
     source_unigram_alpha: float | None = None
     """The same for the source language; `null`: `unigram_alpha`."""
     target_unigram_alpha: float | None = None

@@ -25,8 +25,7 @@ class WhitespaceOptions:
     """Options of the `whitespace` tokenizer."""
 
     source_vocab: FilePath | None = None
-    """Vocabulary file, one token per line; without it, the vocabulary is made from the training text. With `joint` it
-    is for both sides."""
+    """Vocabulary file, one token a line, with `joint` for both sides; by default made from the training text."""
     target_vocab: FilePath | None = None
     """The same for the target language; only without `joint`."""
     joint: bool = False
@@ -36,8 +35,7 @@ class WhitespaceOptions:
     min_count: int = 1
     """Rarer tokens of the training text are left out of its vocabulary."""
     separator: str = "@@"
-    """Mark at the end of a subword that continues in the next one; subwords are joined on output. Empty: tokens are not
-    joined."""
+    """Mark at the end of a subword that continues in the next one, joined on output; empty: none."""
 
     def __post_init__(self) -> None:
         if self.min_count < 1:

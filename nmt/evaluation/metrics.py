@@ -224,18 +224,15 @@ class Bleu(SacrebleuMetric):
     @dataclass(frozen=True, kw_only=True)
     class Options:
         tokenize: str | None = None
-        """Tokenizer of sacreBLEU that both sides go through first; default by the language: `zh` for Chinese,
-        `ja-mecab` and `ko-mecab` for Japanese and Korean where their packages are installed (`pip install
-        sacrebleu[ja]`, `sacrebleu[ko]`), else `char`, which it is for Thai, Lao, Khmer, Burmese and Tibetan; `13a` for
-        others."""
+        """Tokenizer of sacreBLEU for both sides; default by the language: [evaluation.md](evaluation.md#metrics)."""
         lowercase: bool = False
         """Ignore case."""
         max_order: int = USUAL_ORDER
-        """Longest n-grams, in words; others than 4 are told by the name of the score, as BLEU-2."""
+        """Longest n-grams, in words."""
         smooth: Literal["exp", "floor", "add-k", "none"] = "exp"
-        """What precisions without a match are replaced by (Chen and Cherry, WMT 2014), as in sacreBLEU."""
+        """What replaces precisions without a match, as in sacreBLEU."""
         language: str | None = None
-        """Language of the text: by default `data.target_language` in training, the model's with nmt-eval MODEL."""
+        """Language of the text; default: the model's."""
 
         def __post_init__(self) -> None:
             if not 1 <= self.max_order <= _LONGEST_ORDER:

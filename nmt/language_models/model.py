@@ -39,14 +39,13 @@ class LanguageModelOptions:
     layers: int = 3
     """Recurrent layers."""
     cells: list[str] | None = None
-    """The unit of each layer, lowest first, each with its usual options; `null`: `model.cell` in all of them."""
+    """The unit of each layer, lowest first; `null`: `model.cell`."""
     last_size: int | None = None
     """Width of the last layer; `null`: `model.embedding_size`. Another one needs a mixture of softmaxes."""
     softmaxes: int = 1
-    """Above 1: word probabilities are a mixture of this many softmaxes, each with its own tanh layer over the last
-    states (Yang et al., ICLR 2018)."""
+    """Above 1: a mixture of this many softmaxes, each with its own tanh layer (Yang et al., ICLR 2018)."""
     input_dropout: float | None = None
-    """Dropout of the embeddings, the same at all words of a row; `null`: `model.dropout`."""
+    """Dropout of the embeddings, the same in a row; `null`: `model.dropout`."""
     hidden_dropout: float | None = None
     """The same between layers; `null`: `model.dropout`."""
     output_dropout: float | None = None
@@ -54,10 +53,9 @@ class LanguageModelOptions:
     mixture_dropout: float | None = None
     """The same of what each of several softmaxes sees; `null`: `model.dropout`."""
     embedding_dropout: float = 0.0
-    """Share of the vocabulary whose embeddings are zero in a batch (Gal and Ghahramani, 2016)."""
+    """Share of the vocabulary whose embeddings are zero in a batch."""
     weight_dropout: float = 0.0
-    """Dropout of the recurrent matrices, the same at all words of a batch (Merity et al., ICLR 2018); only for units
-    with such matrices."""
+    """Dropout of recurrent matrices, the same at all words of a batch (Merity et al., ICLR 2018)."""
 
     def __post_init__(self) -> None:
         within("layers", self.layers, 1, DEEPEST)

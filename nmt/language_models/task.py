@@ -368,20 +368,19 @@ class LanguageModellingOptions:
     """Options of the task `language_model`. Texts are files, not prefixes: `data.train`, `data.dev`, `data.test`."""
 
     by_line: bool = False
-    """Each line is read by itself, from the zero state; otherwise the text is one stream."""
+    """Each line is read by itself; otherwise the text is one stream."""
     steps: int = 70
     """For a stream: words of a window, over which gradients are propagated back."""
     varied_windows: bool = True
-    """For a stream: windows of varying length, about `steps` words, other ones in each epoch (Merity et al., ICLR
-    2018)."""
+    """For a stream: windows of varying length, about `steps` words (Merity et al., ICLR 2018)."""
     activation_penalty: float = 0.0
-    """alpha: weight of the mean square of the last states, which is added to the loss."""
+    """alpha: weight of the mean square of the last states in the loss."""
     temporal_penalty: float = 0.0
     """beta, the same for the change of the last states from word to word."""
     samples: int | None = None
-    """Words besides a batch's own over which training computes the softmax. `null`: all. Validation is exact."""
+    """Words besides a batch's own in the softmax of training; `null`: all."""
     validation_rows: int = 10
-    """For a stream: rows into which the validation text is cut, read in parallel. The test text is one row."""
+    """For a stream: rows of the validation text, read in parallel."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "samples", "validation_rows"):

@@ -39,8 +39,8 @@ class _Comet(Metric):
     @dataclass(frozen=True, kw_only=True)
     class Options:
         model: str | None = None
-        """Name of a model on Hugging Face, which is fetched at its first use, or path of a model's folder or of its
-        checkpoint. Default: Unbabel/wmt22-comet-da, without references Unbabel/wmt22-cometkiwi-da."""
+        """Name of a model on Hugging Face, fetched at its first use, or path of a folder or checkpoint:
+        [evaluation.md](evaluation.md#metrics)."""
         batch_size: int = 16
         """Sentences at a time."""
 

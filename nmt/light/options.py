@@ -156,8 +156,7 @@ OPTIONS: Final = {
     ),
     "search_options": Option(
         "pairs", "option of the search, such as temperature=0.7; repeatable",
-        "In a configuration a mapping; [the searches and their options](configuration.md#searches-"
-        "decodingsearch_options). The engine has those of `sample` alone.",
+        "[All options](configuration.md#searches-decodingsearch_options); the engine has those of `sample`.",
         default={}, metavar="KEY=VALUE", doors=(*TORCH, *ENGINE),
     ),
     "beam_size": Option(
@@ -166,7 +165,7 @@ OPTIONS: Final = {
     ),
     "n_best": Option(
         "whole", "number of translations of each line",
-        "At most as many as the search finds. A smaller beam is widened; in a configuration it is an error.",
+        "A smaller beam is widened; in a configuration it is an error.",
         default=1, least=1, engine_most=1000, unit="translations", metavar="N", doors=(*TORCH, *ENGINE, "server"),
         also="nbest",
     ),
@@ -178,30 +177,29 @@ OPTIONS: Final = {
     ),
     "length_normalization": Option(
         "choice", "scores are divided by ((5+length)/6)**A (gnmt), or by length**A (power)",
-        "Marian, transformers and models that are converted from them have `power`.",
+        "Models of Marian and OPUS-MT have `power`.",
         default="gnmt", choices=("gnmt", "power"), doors=(*TORCH, *ENGINE, "server", "onnx"),
         also="normalize normalize_scores",
     ),
     "coverage_penalty": Option(
         "number", "weight of the penalty for source words without attention",
-        "beta of Wu et al. (2016); for beams, and models that report attention: "
         "[controlling.md](controlling.md#coverage-penalty).",
         default=0.0, most=STRONGEST, unit="log-probability", metavar="B", doors=(*TORCH, *ENGINE, "server"),
     ),
     "max_length_offset": Option(
         "whole", "how many more tokens than its source a translation may have",
-        "The end symbol is counted in both. With a `max_length_factor` F, N more than F times as many.",
+        "With a `max_length_factor` F, N more than F times as many.",
         default=50, most=10**6, unit="tokens", metavar="N", doors=(*TORCH, *ENGINE, "onnx"),
         also="decode_length max_output_length",
     ),
     "max_length_factor": Option(
         "number", "how many times as many tokens as its source a translation may have, and max_length_offset more",
-        "Rounded down; any translation may have one token.", default=1.0, most=STRONGEST, unit="factor", metavar="F",
+        "Rounded down.", default=1.0, most=STRONGEST, unit="factor", metavar="F",
         doors=(*TORCH, *ENGINE, "onnx"), also="max_len_a",
     ),
     "min_length": Option(
         "whole", "smallest number of tokens of a translation",
-        "The end symbol is not counted; at most what a source of one word may have.", default=0, engine_most=10**6,
+        "The end symbol is not counted.", default=0, engine_most=10**6,
         unit="tokens", metavar="N", doors=(*TORCH, *ENGINE), also="min_output_length min_len min_decoding_length",
     ),
     "no_repeat_ngram": Option(
@@ -211,41 +209,40 @@ OPTIONS: Final = {
     ),
     "repeat_penalty": Option(
         "number", "above 1, tokens that the translation already has become less probable; 1: no penalty",
-        "Their logits, in an ensemble the logarithms of the mean probabilities, are divided by it, or multiplied if "
-        "negative, before the probabilities are normalised.",
+        "Their logits, in an ensemble mean log-probabilities, are divided by it, or multiplied if negative.",
         default=1.0, least=0.01, most=STRONGEST, unit="factor", metavar="R", doors=(*TORCH, *ENGINE, "server"),
         also="repetition_penalty",
     ),
     "target_language": Option(
         "language", "code of the language to translate into, for a model that has several, such as deu",
-        "Its token is put before each line that does not itself begin with one, such as `>>deu<<`.",
+        "Its token, `>>deu<<`, is put before each line without one.",
         words=(NONE,), metavar="CODE", doors=(*TORCH, *ENGINE, "server"), also="tgt_lang",
     ),
     "split": Option(
         "choice", "translate each sentence of a line by itself: always, never, or as the training text was (auto)",
-        "`auto`: where the training text had one sentence a line: [controlling.md](controlling.md#sentence-splitting).",
+        "[controlling.md](controlling.md#sentence-splitting).",
         default=AUTO, choices=(AUTO, "sentences", NONE), doors=(*TORCH, *ENGINE, "server"),
     ),
     "capitals": Option(
         "choice", "lower: translate lines in capitals by their small letters, and put the translation in capitals",
-        "For models without case marks: [controlling.md](controlling.md#lines-in-capitals).",
+        "[controlling.md](controlling.md#lines-in-capitals).",
         default="keep", choices=("keep", "lower"), doors=(*TORCH, *ENGINE, "server"),
     ),
     "split_long": Option(
         "whole", "translate a sentence of more than N source tokens in parts",
-        "Time and memory then grow with the length of a line, not with its square.",
+        "[controlling.md](controlling.md#long-lines).",
         default=1000, least=1, engine_most=2**31 - 1, words=(NONE,), unit="tokens", metavar="N|none",
         doors=(*TORCH, *ENGINE, "onnx"),
     ),
     "batch_tokens": Option(
         "whole", "largest batch: source tokens times beam size",
-        "With padding. `auto` is 16384, or fewer with a large vocabulary. The engine accepts it, without effect.",
+        "`auto`: 16384, or fewer with a large vocabulary. No effect in the engine.",
         default=AUTO, least=1, words=(AUTO,), unit="tokens", metavar="N|auto", doors=(*TORCH, "file"),
         only_rounding=True,
     ),
     "shortlist": Option(
         "file", "file of nmt-shortlist with the words allowed for each source word; 'none': all words are allowed",
-        "A `.nmt` file has its own; `nmt-light --no-shortlist` and, in the browser, `shortlist: false` switch it off.",
+        "A `.nmt` file has its own; `nmt-light --no-shortlist`, in the browser `shortlist: false`.",
         words=(NONE,), metavar="FILE", doors=(*TORCH, *ENGINE),
         only={"file": (NONE,), "light": (NONE,), "browser": (NONE,)},
     ),
@@ -262,27 +259,27 @@ OPTIONS: Final = {
     "precision": Option(
         "choice",
         "number format of the computation; int8: matrices of the decoder, and of the encoder of a transformer",
-        "`auto`: bf16 where it is faster, else fp32; of an exported folder, its format. In Python of `nmt.load`.",
+        "`auto`: bf16 where it is faster, else fp32; of a folder, its format. In Python of `nmt.load`.",
         default=AUTO, choices=(AUTO, "fp32", "bf16", "int8"), doors=TORCH, only_rounding=True,
     ),
     "replace_unknown": Option(
         "flag", "replace each unknown word in the translation by the source word it attends to most",
-        "Only for tokenizers that have unknown words: `whitespace`, `sentencepiece` without byte_fallback.",
+        "[controlling.md](controlling.md#unknown-words).",
         default=False, doors=(*TORCH, *ENGINE, "server"),
     ),
     "placeholders": Option(
         "flag", "copy {name}, <tag>, web and e-mail addresses unchanged, each as often as in the source",
-        "Also `{{ name }}`, `${name}`, `%s`, `&nbsp;`. Their places are found by the attention.", default=False,
+        "[All forms](controlling.md#placeholders).", default=False,
         doors=(*TORCH, *ENGINE, "server"),
     ),
     "glossary": Option(
         "file", "file of lines 'term TAB translation': how terms must be translated; 'none': no glossary",
-        "In a request, and if wanted in Python, terms with their translations, `{\"cat\": \"Kater\"}`.",
+        "In requests and Python also `{\"cat\": \"Kater\"}`.",
         words=(NONE,), metavar="FILE", doors=(*TORCH, *ENGINE, "server"),
     ),
     "ensemble_weights": Option(
         "weights", "relative weights of the models of an ensemble, such as 2,1",
-        "In the order of the models; without them all count equally.",
+        "By default equal.",
         words=(NONE,), unit="share", metavar="W,W...|none", doors=TORCH, needs="several models",
     ),
     "ensemble_mean": Option(
@@ -305,7 +302,7 @@ OPTIONS: Final = {
     ),
     "details": Option(
         "list", "details of each translation in addition to text and score",
-        "On a command line `--with`. For a run or a folder, all but the tokens need another run of the decoder.",
+        "On a command line `--with`: [controlling.md](controlling.md#more-of-each-translation).",
         default=(), choices=("tokens", "scores", "entropies", "attention", "heads", "alignment"), is_key=False,
         doors=(*TORCH, "file", "light", "server"), only={"file": ENGINE_DETAILS, "light": ENGINE_DETAILS},
     ),
@@ -315,7 +312,7 @@ OPTIONS: Final = {
     ),
     "threads": Option(
         "whole", "threads to compute with (default: one for each CPU)",
-        "In Python 1 by default. Other doors use all CPUs.", least=1, engine_most=1024, unit="threads", metavar="N",
+        "In Python 1 by default.", least=1, engine_most=1024, unit="threads", metavar="N",
         is_key=False, doors=("light",), only_rounding=True,
     ),
 }  # fmt: skip

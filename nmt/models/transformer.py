@@ -27,19 +27,17 @@ class TransformerOptions:
     """Options of the architecture `transformer`. The width of its blocks is `model.embedding_size`."""
 
     form: Literal["marian", "opus_mt"] | None = None
-    """Other defaults of the options below: `marian`, students as Firefox has them (with `cell: ssru`), or `opus_mt`,
-    the Transformer of OPUS-MT."""
+    """Other defaults below: `marian`, Firefox's students (with `cell: ssru`), or `opus_mt`, OPUS-MT's Transformer."""
     encoder_layers: int = 3
     """Blocks of the encoder."""
     decoder_layers: int = 2
     """Blocks of the decoder; each attends to the source."""
     encoder_mixing: Literal["unit", "attention"] = "unit"
-    """What mixes the words of the source: the unit, or multi-head self-attention."""
+    """What mixes the words of the source: the `unit`, or self-`attention`."""
     decoder_mixing: Literal["unit", "attention"] = "unit"
-    """The same for the words of the target; each block reads the words before."""
+    """The same for the words of the target: `unit` or `attention`."""
     encoder_unit_size: int | None = None
-    """Width of the encoder's states, for each direction; `null`: half of `embedding_size`, or all of it with
-    `encoder_direction: forward`."""
+    """Width of the encoder's states, for each direction; `null`: `embedding_size` for both directions together."""
     decoder_unit_size: int | None = None
     """Width of the decoder's states; `null`: `embedding_size`."""
     encoder_feed_forward: int | None = None
@@ -47,25 +45,23 @@ class TransformerOptions:
     decoder_feed_forward: int | None = None
     """The same in the decoder; 0: none, as in fast students."""
     decoder_projection: bool = True
-    """Whether a linear map follows the unit of the decoder; without one it is as wide as `embedding_size`."""
+    """Whether a linear map follows the unit of the decoder."""
     feed_forward: blocks.Activation = "relu"
-    """What a feed-forward layer computes: `relu`, `swish` (x times its sigmoid), `gelu` (with the normal distribution),
-    or `gated` (SwiGLU, a third matrix)."""
+    """Feed-forward layers: `relu`, `swish` (x times its sigmoid), `gelu`, or `gated` (SwiGLU, a third matrix)."""
     heads: int = 4
     """Heads of every attention; they share `embedding_size`."""
     positions: Literal["rotary", "sinusoidal", "none"] = "rotary"
-    """What tells the places of words: queries and keys are turned, sines and cosines are added to the embeddings, or
-    nothing, where units tell the order."""
+    """How self-attention knows places: by `rotary` queries and keys, `sinusoidal` embeddings, or not (`none`)."""
     sinusoids: blocks.Sinusoids = "vaswani"
-    """Rates 10000^(-k/n) with n = `embedding_size` / 2 (`vaswani`), or n - 1 (`marian`)."""
+    """Rates 10000^(-k/n), n = `embedding_size` / 2 (`vaswani`); with n - 1 (`marian`)."""
     norm: Literal["layer", "rms"] = "layer"
-    """What normalises each part of a block: `layer` norm, or `rms` norm (no mean, no offset)."""
+    """Norm of each part: `layer`, or `rms` (no mean, no offset)."""
     norm_position: Literal["before", "after"] = "before"
-    """Whether the input of each part is normalised, or the sum of a part and its input."""
+    """Normalise the input of each part (`before`), or the sum of a part and its input (`after`)."""
     norm_epsilon: float = 1e-6
-    """What is added to variances before the square root."""
+    """Added to variances."""
     start_vector: bool = True
-    """Whether a learned vector is added to all target words, and is the decoder's first input."""
+    """Add a learned vector to all target words, which is the decoder's first input."""
     embedding_bias: bool = True
     """Whether a learned vector is added to all embeddings."""
     output_bias: bool = False
@@ -79,7 +75,7 @@ class TransformerOptions:
     attention_dropout: float = 0.0
     """Dropout of attention weights."""
     word_dropout: float = 0.0
-    """Share of the words of source and target whose whole embedding is zero in training."""
+    """Share of the words whose whole embedding is zero in training."""
 
     def __post_init__(self) -> None:
         for name in ("encoder_layers", "decoder_layers"):

@@ -163,11 +163,11 @@ class SGD(_Renamed, torch.optim.SGD):
     @dataclass(frozen=True, kw_only=True)
     class Options(_Renamed.Options):
         momentum: Share = 0.0
-        """Decay of the sum of the gradients that is followed; 0 follows the gradient itself."""
+        """Decay of the sum of the gradients that is followed."""
         dampening: Annotated[float, allowed("from 0 to 1", lambda value: 0 <= value <= 1)] = 0.0
-        """Share of a gradient that is not added to that sum; the first is added whole."""
+        """Share of a gradient, except the first, that is not added to that sum."""
         nesterov: bool = False
-        """Follow g + momentum * b instead (Sutskever et al., ICML 2013); needs momentum, and no dampening."""
+        """Follow g + momentum * b instead; needs momentum, and no dampening."""
 
         def __post_init__(self) -> None:
             possible = self.momentum > 0 and self.dampening == 0
@@ -188,7 +188,7 @@ class AdaDelta(_Renamed, torch.optim.Adadelta):
         rho: Share = 0.9
         """Decay of both means; 0.95 in the paper."""
         epsilon: Above0 = 1e-6
-        """Added to both means below the roots; it decides how large the first steps are."""
+        """Added to both means below the roots."""
 
 
 @OPTIMIZERS.register("rmsprop")
@@ -242,8 +242,8 @@ class Adafactor(_Renamed, torch.optim.Adafactor):
         beta2_decay: Annotated[float, allowed("0 or less", lambda value: -math.inf < value <= 0)] = -0.8
         """The decay of the mean of the squares at update t is 1 - t ** beta2_decay."""
         epsilon1: Amount | None = None
-        """Smallest root of a mean square; by default the smallest number that changes 1 when added to it."""
+        """Smallest root of a mean square; default: the smallest number that changes 1."""
         epsilon2: Amount = 1e-3
         """Smallest size of the weights to which a step is relative."""
         clip_threshold: Annotated[float, allowed("1 or more", lambda value: 1 <= value < math.inf)] = 1.0
-        """Largest root mean square of a parameter's step, before it is scaled by rate and weights."""
+        """Largest root mean square of a parameter's step, before scaling."""

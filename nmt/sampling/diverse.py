@@ -109,8 +109,7 @@ class DiverseOptions:
     groups: int = 2
     """Groups that the beam is divided into; beam_size must be a multiple. 1 is `beam`."""
     diversity: float = 0.5
-    """Taken from the log-probability of a word for each hypothesis of the groups before that has chosen it at this
-    step; 0 makes all groups equal."""
+    """Taken from a word's log-probability for each hypothesis of earlier groups that has chosen it at this step."""
 
     def __post_init__(self) -> None:
         if self.groups < 1:

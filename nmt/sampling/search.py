@@ -54,14 +54,13 @@ class SampleOptions:
     """Options of `sample`."""
 
     temperature: float = 1.0
-    """What log-probabilities are divided by before a word is drawn: below 1 probable words come more often."""
+    """What log-probabilities are divided by: below 1 probable words come more often."""
     top_k: int = 0
     """Draw among so many most probable words (Fan et al., 2018); 0: among all."""
     top_p: float = 1.0
-    """Draw among the fewest most probable words that have this probability together (Holtzman et al., 2020), after
-    temperature and `top_k`."""
+    """Draw among the fewest words that have this probability together (Holtzman et al., 2020), after `top_k`."""
     seed: int = 1
-    """Seed of the random numbers. The same line gets the same samples, whatever else is translated."""
+    """Seed of the random numbers, which depend on it and the line alone."""
 
     def __post_init__(self) -> None:
         positive("temperature", self.temperature)
@@ -258,9 +257,9 @@ class NoisyBeamOptions:
     temperature: float = 1.0
     """What logits with their noise are divided by, before they are normalised. Zero: `sampling_temp`."""
     noise_scale: float = 1.0
-    """What the noise is multiplied by before it is added to the logits; Zero has 1."""
+    """Factor of the noise."""
     seed: int = 1
-    """Seed of the noise. The same line gets the same noise, whatever else is translated."""
+    """Seed of the noise, which depends on it and the line alone."""
 
     def __post_init__(self) -> None:
         positive("temperature", self.temperature)
@@ -343,12 +342,11 @@ class MbrOptions(SampleOptions):
     """Options of `mbr`, those of `sample` among them, with which samples are drawn."""
 
     candidates: Literal["sample", "beam"] = "sample"
-    """Samples of the model, each of the same weight, or the hypotheses of a beam, by their probabilities."""
+    """`sample`: samples of equal weight; `beam`: the hypotheses of a beam, by their probabilities."""
     number: int = 32
-    """Number of samples of a sentence, or width of the beam; beam_size is not used."""
+    """Samples of a sentence, or width of the beam."""
     utility: Literal["chrf", "bleu"] = "chrf"
-    """What a candidate is compared with the others by: sacreBLEU's chrF2 or BLEU of sentences, in scripts without
-    spaces of characters."""
+    """How candidates are compared: sacreBLEU's `chrf` or `bleu` of sentences, without spaces of characters."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.number <= OPTIONS["beam_size"].most:

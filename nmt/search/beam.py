@@ -112,7 +112,7 @@ class BeamOptions:
     """Options of `beam`."""
 
     temperature: float = 1.0
-    """What logits are divided by before they are normalised; scores are of the distribution that this makes."""
+    """What logits are divided by; scores are of the distribution that this makes."""
 
     def __post_init__(self) -> None:
         positive("temperature", self.temperature)

@@ -99,14 +99,13 @@ class TaggerOptions:
     layers: int = 1
     """Bidirectional layers."""
     crf: bool = True
-    """A linear-chain conditional random field over the labels of a sentence; otherwise a softmax for each label."""
+    """A conditional random field over the labels of a sentence; otherwise a softmax for each."""
     character_size: int = 25
-    """Task `tagging`: width of the embeddings of the characters that words are made of; 0: no characters."""
+    """Task `tagging`: width of the embeddings of characters; 0: none."""
     character_hidden_size: int = 25
-    """Width of each direction of the layer that reads the characters of a word, of the same unit."""
+    """Width of each direction of the layer that reads them."""
     bigram_size: int = 50
-    """Task `segmentation`, where the tokenizer has bigrams: width of the embeddings of the pairs that a character makes
-    with its neighbours."""
+    """Task `segmentation`, with bigrams: width of the embeddings of pairs of neighbouring characters."""
     input_dropout: float | None = None
     """Dropout of what the first layer reads; `null`: `model.dropout`, as after each layer."""
 

@@ -188,9 +188,9 @@ class TaggingOptions:
     `data.test`."""
 
     unknown_share: float = 0.5
-    """How often a word, or character, that occurs once is taken for an unknown one."""
+    """How often a word, or character, that occurs once counts as unknown."""
     vectors: FilePath | None = None
-    """File of vectors in GloVe's text format from which the embeddings of words start."""
+    """File in GloVe's text format from which the embeddings of words start."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.unknown_share <= 1:

@@ -264,7 +264,7 @@ class TaggedWordsOptions:
     label_column: int = -1
     """Column of the labels."""
     scheme: Literal["iob1", "iob2", "bioes"] | None = None
-    """Scheme of the labels in the files: `iob1`, `iob2` or `bioes`; `null`: detected from the training text."""
+    """Scheme of the labels: `iob1`, `iob2` or `bioes`; `null`: detected."""
     lowercase: bool = True
     """Words are lower-cased in the vocabulary; their characters are not."""
     zero_digits: bool = True
@@ -407,8 +407,7 @@ class TaggedCharactersOptions:
     min_count: int = 1
     """Rarer characters of the training text are left out of the vocabulary."""
     bigrams: bool = False
-    """Also make a vocabulary of pairs of neighbouring characters, which the model reads in addition to the
-    characters."""
+    """Also make a vocabulary of pairs of neighbouring characters, which the model reads, too."""
     bigram_min_count: int = 2
     """Rarer pairs are treated as unknown."""
 

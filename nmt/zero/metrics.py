@@ -68,9 +68,7 @@ class BleuMosesLowercase(SacrebleuMetric):
     @dataclass(frozen=True, kw_only=True)
     class Options:
         language: str | None = None
-        """Language of the text, for abbreviations and apostrophes: by default `data.target_language` in training, the
-        model's with nmt-eval MODEL, else `de`. For a language without a list in Moses, the English abbreviations are
-        used."""
+        """Language of the text; default: the model's, else `de`. One that Moses lacks has English abbreviations."""
         dash_splits: bool = True
         """Split words at hyphens, as `tokenizer.perl -a` does."""
 
