@@ -29,7 +29,7 @@ _ELSEWHERE = (
 )
 _DECODING = """# Options of a search
 
-By their names in the section `decoding` of a configuration (down to `ensemble_mean`), in `Translator.translate` and in a
+By their names in section `decoding` of a configuration (down to `ensemble_mean`), in `Translator.translate` and in a
 request. On a command line: `--` and the name with hyphens, `--search-option` for `search_options`.
 `python -m nmt.config.reference decoding` prints this page.
 """
