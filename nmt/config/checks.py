@@ -173,6 +173,8 @@ def _training_problems(config: Config) -> Iterator[Found]:
     training = config.training
     if training.batch_tokens is not None and training.batch_sentences is not None:
         yield "training.batch_sentences", "give either batch_sentences or batch_tokens, not both"
+    if training.new_vocabulary and (training.init_from is None or config.task != "translation"):
+        yield "training.new_vocabulary", "needs training.init_from and the task 'translation'"
     if training.average_last > training.keep_last:
         message = f"averages {training.average_last} checkpoints, but training.keep_last keeps {training.keep_last}"
         yield "training.average_last", message

@@ -207,6 +207,11 @@ class TrainingConfig:
     init_from: FilePath | None = fixed(None)
     """Run or model, also of Marian or OPUS-MT, whose weights, architecture, languages and tokenizer are the starting
     point."""
+    new_vocabulary: Bool = fixed(False)
+    """Vocabulary of its own instead of that of `init_from`: pieces of both keep their rows, others start as the mean of
+    the pieces that spell them."""
+    freeze: list[Text] = field(default_factory=list)
+    """Parts of the model, by their names in the log, whose weights stay as they are, such as `[encoder, decoder]`."""
     batch_tokens: Positive | None = fixed(None)
     """Tokens in a batch, with padding: sentences times the longest source or target; 2048 if `batch_sentences` is not
     given."""

@@ -13,7 +13,7 @@ from nmt.data.prepare import planned_sizes
 from nmt.errors import DataError
 from nmt.files import temporary_directory
 from nmt.kernel_check import choose_kernels, use_verified_kernels
-from nmt.models import build_model, parameters_by_part
+from nmt.models import build_model, freeze, parameters_by_part
 from nmt.models.base import loss_weights
 from nmt.registry import DRY_RUNS
 from nmt.training.distributed import World
@@ -46,6 +46,7 @@ def dry_run(config: Config, *, device: torch.device) -> None:
         task.build_validator(data, device=device, world=World(device))  # a file of the search may prevent it
         # No optimizer: making one has torch leave a directory of its own in the temporary folder.
         model = task.build_model(data.tokenizer, device=device)
+        freeze(model, config.training.freeze)
         use_verified_kernels([model], device=device, purpose="training", check=False)
         precision = choose_precision(config.training.precision, device=device)
         print(f"device: {device}; {precision}")
@@ -64,7 +65,7 @@ def dry_run(config: Config, *, device: torch.device) -> None:
 
 
 def print_parameters(task: Task, model: nn.Module) -> None:
-    """Trainable values by part and in all."""
+    """Values by part and in all."""
     print(task.describe_vocabularies(model))
     print("parameters:")
     for part, count in parameters_by_part(model).items():
@@ -73,16 +74,15 @@ def print_parameters(task: Task, model: nn.Module) -> None:
 
 
 def print_memory(model: nn.Module, *, activations: int, moments: int, ema: bool) -> None:
-    """An estimate of what training needs."""
-    weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
-    copies = 2 + moments + ema
-    kept = {0: "", 1: ", one moment", 2: ", two moments"}.get(moments, f", {moments} moments")
-    optimizer = f"weights, gradients{kept}" + (", moving average" if ema else "")
-    sizes = (copies * weights + activations, copies * weights, activations)
-    total, of_weights, of_batch = (f"{size / 2**20:,.0f} MiB" for size in sizes)
+    """An estimate of what training needs; frozen weights have neither gradients nor moments."""
+    sizes_of = [(weight.numel() * weight.element_size(), weight.requires_grad) for weight in model.parameters()]
+    of_weights = sum(size * (1 + ema + is_trained * (1 + moments)) for size, is_trained in sizes_of)
+    more = {0: "", 1: ", one moment", 2: ", two moments"}.get(moments, f", {moments} moments")
+    optimizer = f"weights, gradients{more}" + (", moving average" if ema else "")
+    total, kept, batch = (f"{size / 2**20:,.0f} MiB" for size in (of_weights + activations, of_weights, activations))
     print(
-        f"memory, estimated: {total} = {of_weights} ({optimizer}) "
-        f"+ {of_batch} (activations of the largest batch); memory of PyTorch itself is not included"
+        f"memory, estimated: {total} = {kept} ({optimizer}) "
+        f"+ {batch} (activations of the largest batch); memory of PyTorch itself is not included"
     )
 
 

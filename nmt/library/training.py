@@ -197,6 +197,7 @@ def training_config(
     """
 
     from nmt.config import load_config
+    from nmt.registry import STARTS
     from nmt.training import preflight
 
     def load(*checks: Check) -> Config:
@@ -204,7 +205,8 @@ def training_config(
         return load_config(path, overrides, plugins=plugins, checks=checks, is_begun=goes_on, add=added, warn=warn)
 
     def added(raw: dict[str, Any]) -> list[Problem]:
-        return preflight.take_from_start(raw, overwrite=overwrite)
+        found: list[Problem] = STARTS.get("model").settings(raw, overwrite=overwrite)
+        return found
 
     def goes_on(config: Config) -> bool:
         return not overwrite and preflight.is_begun(config)

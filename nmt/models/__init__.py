@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nmt.models.base import PAD, Encoded, Seq2Seq
-from nmt.models.build import build_model, cell_maker, initializer, parameters_by_part
+from nmt.models.build import build_model, cell_maker, freeze, initializer, parameters_by_part
 from nmt.models.decoder import Decoder, DecoderLayer
 from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput
 from nmt.models.parts import Dropout, Embeddings, InitialStates, LayerNorm, Readout
@@ -41,6 +41,7 @@ __all__ = [
     "Transformer",
     "build_model",
     "cell_maker",
+    "freeze",
     "initializer",
     "parameters_by_part",
 ]

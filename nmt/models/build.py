@@ -12,7 +12,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.cells import Cell
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, refused
 from nmt.models.encoder import MakeCell
 from nmt.models.parts import LayerNorm
 from nmt.registry import CELLS, INITIALIZERS, MODELS
@@ -117,12 +117,20 @@ def count_parameters(config: Config | ModelConfig, source_vocab_size: int, targe
 
 
 def parameters_by_part(model: nn.Module) -> dict[str, int]:
-    """Trainable values of each part of `model` that has any; a shared table is counted once."""
-    counts = {
-        name: sum(parameter.numel() for parameter in part.parameters() if parameter.requires_grad)
-        for name, part in model.named_children()
-    }
+    """Values of each part of `model` that has any; a shared table is counted once."""
+    counts = {name: sum(map(Tensor.numel, part.parameters())) for name, part in model.named_children()}
     return {name: count for name, count in counts.items() if count}
+
+
+def freeze(model: nn.Module, names: Collection[str]) -> None:
+    """Leave the weights of these parts of `model` out of training; ConfigError for names of no parts, or of all."""
+    parts = list(parameters_by_part(model))
+    for name in names:
+        if name not in parts:
+            raise ConfigError(refused("training.freeze", name, parts, problem="is no part of this model"))
+        model.get_submodule(name).requires_grad_(False)
+    if names and not any(weight.requires_grad for weight in model.parameters()):
+        raise ConfigError(f"training.freeze: {', '.join(names)} are all parts of this model; leave one out")
 
 
 _SHOWN = 3

@@ -181,7 +181,7 @@ class Translation(Task):
 
     def doubts(self, data: PreparedData, batches: BatchStream) -> list[str]:
         sizes = data.tokenizer.source_size, data.tokenizer.target_size
-        taken = self.config.training.init_from is not None
+        taken = self.config.training.init_from is not None and not self.config.training.new_vocabulary
         large = [] if taken else DOUBTS.get("large_vocabularies")(self.config, data.train, sizes=sizes)
         few = DOUBTS.get("few_updates")(self.config, batches.updates_per_epoch())
         dev = [] if data.dev is None else data.dev.report.doubts("dev")

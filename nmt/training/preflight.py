@@ -13,18 +13,18 @@ from typing import Any
 import torch
 
 from nmt.config import component_options, load_saved
-from nmt.config.located import named_paths, path_options
+from nmt.config.located import named_paths
 from nmt.config.options import check_options, choices
 from nmt.config.problems import Problem
 from nmt.config.schema import Config, TrainingConfig
 from nmt.data.prepare import planned_sizes
-from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, missing, shown
+from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, missing
 from nmt.evaluation import build_metrics
 from nmt.files import memory
 from nmt.interop import run_layout
-from nmt.interop.model_dir import TRANSLATION, config_file, find_model
+from nmt.interop.model_dir import TRANSLATION, find_model
 from nmt.kernel_check import choose_kernels
-from nmt.models import build_model
+from nmt.models import build_model, freeze
 from nmt.registry import (
     CELLS,
     GENERATORS,
@@ -33,16 +33,16 @@ from nmt.registry import (
     METRICS,
     MODELS,
     OPTIMIZERS,
+    STARTS,
     TASKS,
     TOKENIZERS,
     Registry,
 )
 from nmt.search.shortlist import read_shortlist
-from nmt.system import expanded
 from nmt.training.logs import NO_TENSORBOARD, TENSORBOARD
 from nmt.training.run import build_limits
 from nmt.training.state import Budget
-from nmt.training.task import KEY, find_initial_weights, task_of
+from nmt.training.task import task_of
 from nmt.training.update import choose_precision
 
 LAYERS = 10
@@ -121,50 +121,6 @@ def as_begun(config: Config, *, warn: Callable[[str], None]) -> Config:
         return config
     warn(f"{config.run_dir}: resumes with data.tokenizer_options.{key}: {began}, with which it began")
     return replace(config, data=replace(config.data, tokenizer_options={**options, key: began}))
-
-
-_OF_NEW_WEIGHTS = ("initializer", "initializer_options", "init_range", "layer_norm_scale")
-"""Keys of the section `model` that have no effect on weights that are given."""
-
-
-def take_from_start(raw: dict[str, Any], *, overwrite: bool) -> list[Problem]:
-    """Add to `raw`, a configuration as it is given, architecture, tokenizer and languages of the model that
-    `training.init_from` names; a problem for each given value that contradicts it.
-
-    A run that resumes has them in its own configuration. Whatever else is wrong with `raw` is reported elsewhere.
-    """
-    problems, run = list[Problem](), Path(str(raw.get("run_dir")))
-    training, data, model = (raw.get(name) or {} for name in ("training", "data", "model"))
-    start = training.get("init_from") if isinstance(training, dict) else None
-    if not isinstance(start, str) or not isinstance(data, dict) or not isinstance(model, dict):
-        return []
-    try:
-        resumes = not overwrite and bool(run_layout.checkpoint_steps(run))
-        saved = load_saved(run / run_layout.CONFIG if resumes else config_file(find_initial_weights(expanded(start))))
-    except (NmtError, ValueError):
-        return []
-    tokenizer, options = TOKENIZERS.get(saved.data.tokenizer), data.get("tokenizer_options") or {}
-    files = path_options(tokenizer)
-
-    def joined(given: Mapping[str, Any], theirs: Mapping[str, Any], *, key: str) -> dict[str, Any]:
-        found = {**theirs, **given}
-        for name, value in given.items():
-            own, is_free = theirs.get(name, value), name.endswith("dropout") or name in tokenizer.sampling_options
-            if isinstance(own, dict) and isinstance(value, dict) and name not in _OF_NEW_WEIGHTS:
-                found[name] = joined(value, own, key=f"{key}.{name}")
-            elif value != own and not (resumes or is_free or name in _OF_NEW_WEIGHTS):
-                problems.append(Problem(f"{key}.{name}", f"{shown(value)} is not what {KEY} has, {shown(own)}"))
-        return found
-
-    if raw.get("task", TRANSLATION) == saved.task:
-        raw["model"] = joined(model, dataclasses.asdict(saved.model), key="model")
-        languages = {name: getattr(saved.data, name) for name in ("source_language", "target_language")}
-        theirs = {"tokenizer": saved.data.tokenizer, "tokenizer_options": saved.data.tokenizer_options}
-        if isinstance(options, dict) and not any(map(options.get, files)):  # else the files decide
-            theirs["tokenizer_options"] = {**saved.data.tokenizer_options, **dict.fromkeys(files)}
-            data = joined(data, theirs, key="data")
-        raw["data"] = {**languages, **data}
-    return problems
 
 
 def cannot_begin(config: Config, *, device: torch.device, budget: Budget, dry: bool, resumes: bool) -> list[Problem]:
@@ -258,9 +214,16 @@ def _questions(
     if (generator := GENERATORS.known(config.data.generator)) is not None:
         languages = config.data.source_language, config.data.target_language
         yield "data.source_language", lambda: generator.check_languages(*languages)
-    start, shortlist, glossary = config.training.init_from, config.decoding.shortlist, config.decoding.glossary
-    if start is not None and not resumes:
-        yield KEY, lambda: find_initial_weights(start)
+    if (parts := config.training.freeze) and config.task == TRANSLATION and _is_known(config):
+
+        def known() -> None:
+            with torch.device("meta"):
+                freeze(build_model(config.model, *SMALLEST), parts)
+
+        yield "training.freeze", known
+    shortlist, glossary = config.decoding.shortlist, config.decoding.glossary
+    if config.training.init_from is not None and not resumes:
+        yield "training.init_from", lambda: STARTS.get("model")(config)
     if shortlist is not None and Path(shortlist).is_file():  # see `without_files` for missing ones
         yield "decoding.shortlist", lambda: read_shortlist(shortlist)
     if glossary is not None and Path(glossary).is_file():

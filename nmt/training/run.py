@@ -7,6 +7,7 @@ import os
 import shutil
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,18 +16,16 @@ from nmt.config.located import anchored
 from nmt.config.options import choices
 from nmt.config.schema import Config
 from nmt.data import Tokenizer
-from nmt.data.saved_tokenizer import has_checksums, load_tokenizer, write_checksums
+from nmt.data.saved_tokenizer import has_checksums, write_checksums
 from nmt.data.text_facts import ValidationFacts
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError, counted
 from nmt.files import is_file, is_there, new_directory, reason
 from nmt.interop import run_layout
-from nmt.interop.model_dir import check_weights, config_file
-from nmt.interop.weights_file import DamagedError, check_finite, read_metadata, read_shapes, read_weights
+from nmt.interop.weights_file import DamagedError, read_metadata, read_weights
 from nmt.kernel_check import choose_kernels, use_verified_kernels
-from nmt.models import parameters_by_part
-from nmt.models.base import Seq2Seq
+from nmt.models import freeze, parameters_by_part
 from nmt.ops.hardware import kernels_in_use
-from nmt.registry import DOUBTS, METRICS, OPTIMIZERS, SCHEDULES
+from nmt.registry import DOUBTS, METRICS, OPTIMIZERS, SCHEDULES, STARTS
 from nmt.system import CpuClock, available_cores, cpu_info
 from nmt.training.callbacks import Callbacks, End, Start, stop_of
 from nmt.training.distributed import World, check_same
@@ -45,7 +44,7 @@ from nmt.training.run_dir import (
     rewind_translations,
 )
 from nmt.training.state import Budget, Ending, Limits, Progress, Ranking, conditions
-from nmt.training.task import KEY, Prepared, Task, check_files, find_initial_weights, task_of
+from nmt.training.task import Prepared, Task, check_files, task_of
 from nmt.training.trainer import Trainer
 from nmt.training.update import EMA, BadUpdateGuard, Objective, PlateauAverage, Updater, choose_precision
 
@@ -95,12 +94,11 @@ def run_training(
                 return Ending(finished, finished=True)
             if config.training.average_last and world.is_main:
                 check_average(run)
-            path = config.training.init_from
-            start = find_initial_weights(path) if path and loaded is None else None
+            start = STARTS.get("model")(config) if config.training.init_from and loaded is None else None
             data = _prepare(task, world)
             trainer = build_trainer(task, data, checkpoints, world=world, log=log, limits=limits, cpu=cpu, start=start)
             if start is not None:
-                log.say(f"starting from the weights in {start}")
+                log.say(start.said)
             with warnings_in(log):
                 use_verified_kernels([trainer.updater.model], device=world.device, purpose="training")
                 _begin(task, trainer, data, loaded=loaded, changes=changes, start=start)
@@ -192,7 +190,7 @@ def _begin(
     *,
     loaded: Loaded | None,
     changes: list[Change],
-    start: Path | None = None,
+    start: Any = None,
 ) -> None:
     """Take over the checkpoint, save configuration and facts and say what will be done."""
     run, log, updater, world = trainer.checkpoints.run, trainer.log, trainer.updater, trainer.world
@@ -205,7 +203,7 @@ def _begin(
         write_config(run / run_layout.CONFIG, anchored(task.config))
         if not has_checksums(run / run_layout.TOKENIZER):  # made by an older version
             write_checksums(run / run_layout.TOKENIZER)
-        task.keep_facts(data, run, before=start if loaded is None else run)
+        task.keep_facts(data, run, before=getattr(start, "directory", None if loaded is None else run))
     parameters, device = sum(weight.numel() for weight in updater.model.parameters()), updater.precision.device
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
@@ -216,7 +214,9 @@ def _begin(
         log.say(str(world))
     log.say(f"model {task.describe_model(updater.model)}, {parameters:,} parameters")
     log.say(f"  {task.describe_vocabularies(updater.model)}")
-    log.say("  " + ", ".join(f"{part} {count:,}" for part, count in parameters_by_part(updater.model).items()))
+    frozen = task.config.training.freeze
+    parts = parameters_by_part(updater.model).items()
+    log.say("  " + ", ".join(f"{part} {count:,}{' (frozen)' * (part in frozen)}" for part, count in parts))
     for line in task.data_lines(data, trainer.batches):
         log.say(line)
     limits = trainer.limits.described(used_cpu_seconds=trainer.progress.cpu_seconds)
@@ -286,8 +286,7 @@ def replace_run(task: Task, *, device: torch.device) -> Path | None:
         ConfigError, DataError: the new run cannot begin.
         CheckpointError: a living process trains in the old run, or it cannot be renamed.
     """
-    path = task.config.training.init_from
-    start = find_initial_weights(path) if path else None
+    start = STARTS.get("model")(task.config) if task.config.training.init_from else None
     check_files(task)  # a wrong path should be reported before any work
     run = Path(os.path.abspath(task.config.run_dir))  # "." has no name to which a number could be added
     if not is_there(run):
@@ -306,7 +305,7 @@ def replace_run(task: Task, *, device: torch.device) -> Path | None:
             task.build_validator(data, device=device, world=World(device))
             model = task.build_model(data.tokenizer, device=device)
             if start is not None:
-                load_initial_weights(start, model, tokenizer=data.tokenizer)
+                start.load(model, data.tokenizer)
             number = 1
             while (moved := run.with_name(f"{run.name}.old-{number}")).exists():
                 number += 1
@@ -330,9 +329,9 @@ def build_trainer(
     log: RunLog,
     limits: Limits,
     cpu: CpuClock,
-    start: Path | None,
+    start: Any,
 ) -> Trainer:
-    """A trainer at step 0, its weights drawn from the seed or taken from the model directory `start`."""
+    """A trainer at step 0, its weights drawn from the seed or taken from `start`, a member of STARTS."""
     config, training = task.config, task.config.training
     return Trainer(
         updater=build_updater(task, data.tokenizer, device=world.device, world=world, start=start),
@@ -359,13 +358,14 @@ def build_updater(
     *,
     device: torch.device,
     world: World | None = None,
-    start: Path | None = None,
+    start: Any = None,
 ) -> Updater:
     """Model, optimizer, schedule and what else changes the weights."""
     config, training = task.config, task.config.training
     model = task.build_model(tokenizer, device=device)
     if start is not None:
-        load_initial_weights(start, model, tokenizer=tokenizer)
+        start.load(model, tokenizer)
+    freeze(model, training.freeze)
     optimizer, schedule = OPTIMIZERS.get(training.optimizer), SCHEDULES.get(training.schedule)
     parameters = optimizer.groups(model) if hasattr(optimizer, "groups") else model.parameters()
     average = EMA(model, decay=training.ema_decay) if training.ema_decay else None
@@ -423,30 +423,6 @@ def build_limits(config: Config, *, budget: Budget) -> Limits:
         limits = "max_steps, max_epochs or --max-cpu-minutes"
         raise ConfigError(f"training.schedule: '{training.schedule}' needs to know the end of training: give {limits}")
     return Limits(max_steps=training.max_steps, max_epochs=training.max_epochs, patience=patience, budget=budget)
-
-
-def load_initial_weights(directory: Path, model: Seq2Seq, *, tokenizer: Tokenizer) -> None:
-    """Give `model` the weights in `directory`.
-
-    Raises ConfigError where that model has another tokenizer, so that its words are others, or other sizes, and
-    CheckpointError where its files are damaged or hold NaN or infinite weights.
-    """
-    theirs = load_tokenizer(directory, load_saved(config_file(directory), ()))
-    if theirs.fingerprint() != tokenizer.fingerprint():
-        raise ConfigError(
-            f"{KEY}: {directory} has another tokenizer than this run; "
-            "leave data.tokenizer and data.tokenizer_options out, or name the files in its tokenizer directory"
-        )
-    file = directory / run_layout.WEIGHTS
-    shapes = read_shapes(file)
-    try:
-        check_weights(model, shapes, file=file)  # before the rest is read, which can be much
-    except CheckpointError as error:
-        raise ConfigError(f"{KEY}: {error}") from error
-    weights = read_weights(file)
-    check_weights(model, weights, file=file)
-    model.load_state_dict(weights)
-    check_finite(model.state_dict(), file=file)
 
 
 AVERAGE = "average"

@@ -15,18 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from nmt.config import component_options, load_saved
+from nmt.config import component_options
 from nmt.config.located import path_options
 from nmt.config.schema import Config
 from nmt.data import Tokenizer
-from nmt.data.saved_tokenizer import load_tokenizer
 from nmt.data.text_facts import ValidationFacts
 from nmt.data.work import Advance
-from nmt.errors import CheckpointError, ConfigError, DataError, counted
+from nmt.errors import DataError, counted
 from nmt.interop import run_layout
-from nmt.interop.exported import check_trainable
-from nmt.interop.model_dir import config_file, find_model
-from nmt.registry import TASKS, TOKENIZERS, NoOptions
+from nmt.registry import STARTS, TASKS, TOKENIZERS, NoOptions
 from nmt.training.distributed import World
 from nmt.training.losses import Loss, TrainingBatch
 from nmt.training.validation import Check, TrainingSamples, Validation
@@ -115,13 +112,15 @@ class Task(ABC):
 
     def tokenizer_of_start(self, run: Path) -> Tokenizer | None:
         """That of the model that training starts from; None without one, if the run has checkpoints, which depend on
-        the run's own, or if options name files."""
-        start, data = self.config.training.init_from, self.config.data
-        named = any(map(data.tokenizer_options.get, path_options(TOKENIZERS.get(data.tokenizer))))
-        if start is None or named or run_layout.checkpoint_steps(run):
+        the run's own, if options name files, or if the vocabulary is to be another."""
+        training, data = self.config.training, self.config.data
+        is_other = training.new_vocabulary or any(
+            map(data.tokenizer_options.get, path_options(TOKENIZERS.get(data.tokenizer)))
+        )
+        if training.init_from is None or is_other or run_layout.checkpoint_steps(run):
             return None
-        directory = find_initial_weights(start)
-        return load_tokenizer(directory, load_saved(config_file(directory)))
+        tokenizer: Tokenizer = STARTS.get("model")(self.config).tokenizer()
+        return tokenizer
 
     @abstractmethod
     def prepare(self, run: Path, *, progress: bool = True) -> Any:
@@ -197,19 +196,6 @@ class Task(ABC):
     @abstractmethod
     def hint(self, run: Path) -> str:
         """What can be done with the model now, in one line."""
-
-
-KEY = "training.init_from"
-
-
-def find_initial_weights(path: str) -> Path:
-    """The directory whose weights `training.init_from` means: of a run its best checkpoint. ConfigError for none."""
-    try:
-        directory = find_model(path)
-        check_trainable(directory)
-        return directory
-    except CheckpointError as error:
-        raise ConfigError(f"{KEY}: {error}") from error
 
 
 def task_of(config: Config) -> Task:

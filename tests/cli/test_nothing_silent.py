@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from nmt.interop import run_layout
 from nmt.interop.run_layout import FACTS, TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Encoded, Seq2Seq
+from nmt.registry import STARTS
 from nmt.scoring import command as score
 from tests.console import call
 from tests.tiny_run import change_weights, make_run
@@ -250,15 +252,16 @@ def test_bytes_that_are_no_text_replaced_or_left_out(
 def test_training_does_not_begin_or_go_on_with_them(run: Path, tmp_path: Path) -> None:
     from nmt.errors import CheckpointError
     from nmt.interop.model_dir import load_model
-    from nmt.training.run import load_initial_weights
     from nmt.training.run_dir import CheckpointStore
     from nmt.training.state import Ranking
 
     loaded = load_model(run)
     model = build_model(loaded.config.model, loaded.tokenizer.source_size, loaded.tokenizer.target_size)
     change_weights(run, lambda weights: set_all(weights, math.inf))
+    training = replace(loaded.config.training, init_from=str(run_layout.step_dir(run, 10)))
+    start = STARTS.get("model")(replace(loaded.config, training=training))
     with pytest.raises(CheckpointError, match="contains NaN or infinite values"):
-        load_initial_weights(run_layout.step_dir(run, 10), model, tokenizer=loaded.tokenizer)
+        start.load(model, loaded.tokenizer)
 
     checkpoints = CheckpointStore(tmp_path / "other", keep_last=3, keep_best=0, config_text="seed: 1\n")
     ranking = Ranking(metric="loss", higher_is_better=False)

@@ -15,7 +15,7 @@ import yaml
 from nmt.compiling import own_directory
 from nmt.library.loading import load
 from tests.console import call
-from tests.training.test_start import weights
+from tests.starting.test_start import weights
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,7 @@ TOGETHER = {
     "sampling": "search",
     "scoring": "cli",
     "shortlisting": "data",
+    "starting": "training",
     "tasks": "training",
     "test_sets": "cli",
     "text_forms": "corpora",
