@@ -120,7 +120,7 @@ setup(
             "nmt-check=nmt.run_check.command:main",
             "nmt-shortlist=nmt.shortlisting.command:main",
             "nmt-convert=nmt.cli.convert:main",
-            "nmt-export=nmt.cli.export:main",
+            "nmt-export=nmt.exporting.command:main",
             "nmt-compare=nmt.experiments.command:main",
             "nmt-plot=nmt.plotting.command:main",
             "nmt-report=nmt.report.command:main",

@@ -106,6 +106,7 @@ CONSTRAINED_SEARCHES: Registry[Any] = Registry("search with required phrases", "
 DRY_RUNS: Registry[Any] = Registry("dry run", "nmt.dry_run.printed")
 DOUBTS: Registry[Any] = Registry("doubt about a training", "nmt.doubts.training")
 EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")
+SHORTLISTS: Registry[Any] = Registry("way to make a shortlist", "nmt.shortlisting.command")
 CONVERTERS: Registry[Any] = Registry("converter", "nmt.zero.command", "nmt.marian.command")
 INSPECTORS: Registry[Any] = Registry("look inside models", "nmt.inspection.looking")
 SESSIONS: Registry[Any] = Registry("session of live translation", "nmt.live.session")

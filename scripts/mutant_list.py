@@ -34,7 +34,7 @@ _FURTHER = {
     "interop": ("tests/cli", "tests/onnx_export", "tests/zero"),
     "light": ("tests/library",),
     "models": ("tests/search",),
-    "onnx_export": ("tests/cli/test_export.py", "tests/interop"),
+    "onnx_export": ("tests/exporting", "tests/interop"),
     "ops": ("tests/cells", "tests/models"),
     "other_tasks": ("tests/classification", "tests/language_models", "tests/tagging"),
     "kept_text": ("tests/search",),

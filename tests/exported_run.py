@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.cli import export
+from nmt.exporting import command as export
 from tests.compiled import needed_engine
 from tests.tiny_run import make_run
 

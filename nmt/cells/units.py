@@ -116,7 +116,7 @@ class LSTMOptions(RecurrentOptions):
     peepholes: bool = False
     """Gates also read the memory through vectors: i and f read c', o reads c."""
     output_activation: OutputActivation = "tanh"
-    """`tanh`: h = o * tanh(c); `identity`: h = o * c."""
+    """What c goes through: h = o * tanh(c); with `identity` h = o * c."""
 
 
 @CELLS.register("lstm")

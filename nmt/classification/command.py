@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """Label lines of text, by default from standard input to standard output, with a model of the task
 `classification`. A line holds one text or, for a model that compares texts, two texts separated by a tab. Each input
-line gives one output line (a blank line gives an empty one); lines from a slow pipe are labelled as they arrive."""
+line gives one output line (a blank line gives an empty one); lines from a slow pipe are labelled as they arrive. With
+--as-trained a line of names gives the line `label`, and a record of several lines its label and then empty lines."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 EXAMPLES = (
     "runs/topics -i lines.txt -o labels.txt",
-    "runs/topics -i labelled.txt --evaluate > labels.txt",
+    "runs/topics -i test.csv --as-trained --evaluate > labels.txt",
 )
 
 
@@ -41,8 +42,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser = make_parser("nmt-classify", DESCRIPTION, examples=EXAMPLES, usage="MODEL [-i FILE] [-o FILE] [options]")
     add_model(parser)
     add_text(parser)
-    parser.add_argument(
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
         "--json", action="store_true", help="lines are JSON objects, with the keys that the model was trained on"
+    )
+    form.add_argument(
+        "--as-trained",
+        action="store_true",
+        help="lines are as in the files that the model was trained on: columns with tabs, CSV or JSON",
     )
     parser.add_argument(
         "--scores",
@@ -52,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--evaluate",
         action="store_true",
-        help="input lines also hold the correct label: at their end after a tab, or with --json under its key; "
+        help="input lines also hold the correct label: at their end after a tab, or in its column or under its key; "
         "accuracy and the scores of each label are written to standard error at the end",
     )
     add_general(parser, reported="errors, lines with problems and what --evaluate finds")
@@ -73,22 +80,35 @@ class Classifying(Labelling):
         from nmt.classification.prediction import LineClassifier
 
         arguments = self.arguments
-        self.classifier = LineClassifier(loaded, device=device, json=arguments.json, labelled=arguments.evaluate)
+        self.classifier = LineClassifier(
+            loaded,
+            device=device,
+            json=arguments.json,
+            as_trained=arguments.as_trained,
+            labelled=arguments.evaluate,
+        )
         return f"; labels: {', '.join(self.classifier.labels)}"
 
     def labelled(self, window: Sequence[str], *, name: str, on_batch: Callable[[int], object]) -> Iterator[str]:
         """The label of each line, followed by the probabilities of all labels with --scores."""
         for line in self.classifier.classify(window, name=name, first=self.lines + 1, on_batch=on_batch):
-            self.count(tokens=line.tokens, unknown=line.unknown, is_empty=not line.label)
+            if not line.record.is_header:
+                self.count(tokens=line.tokens, unknown=line.unknown, is_empty=not line.label)
             if line.right is not None:
                 self.pairs[line.right, line.label] += 1
             yield self._written(line)
 
+    def end(self) -> None:
+        """Raise DataError if the last record has no end."""
+        self.classifier.end()
+
     def _written(self, line: ClassifiedLine) -> str:
-        if not self.arguments.scores or line.probabilities is None:
-            return f"{line.label}\n"
-        named = zip(self.classifier.labels, line.probabilities.tolist(), strict=True)
-        return "\t".join([line.label, *(f"{label}={probability:.4f}" for label, probability in named)]) + "\n"
+        label = "label" if line.record.is_header else line.label
+        scores: list[str] = []
+        if self.arguments.scores and line.probabilities is not None:
+            named = zip(self.classifier.labels, line.probabilities.tolist(), strict=True)
+            scores = [f"{label}={probability:.4f}" for label, probability in named]
+        return "\t".join([label, *scores]) + "\n" * line.record.lines
 
     def evaluation(self) -> list[str]:
         """What --evaluate reports, as lines for people."""

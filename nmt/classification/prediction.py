@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.classification.model import FIRST_LABEL, Classifier, Texts
-from nmt.classification.records import ClassificationOptions, ClassifiedCorpus, Record, encode, unknown_label
+from nmt.classification.records import (
+    ClassificationOptions,
+    ClassifiedCorpus,
+    Record,
+    RecordReader,
+    encode,
+    unknown_label,
+)
 from nmt.data.batching import Pairs, batch_lines
 from nmt.data.corpus import Rows
 from nmt.data.vocabulary import UNK
@@ -126,47 +133,61 @@ class ClassifiedLine(NamedTuple):
     """In all its texts."""
     unknown: int
     """How many of these tokens are not in the vocabulary."""
+    record: Record
 
 
 class LineClassifier:
     """Labels lines, each with the texts that the model compares."""
 
     def __init__(
-        self, loaded: LoadedModel, *, device: torch.device, json: bool = False, labelled: bool = False
+        self,
+        loaded: LoadedModel,
+        *,
+        device: torch.device,
+        json: bool = False,
+        as_trained: bool = False,
+        labelled: bool = False,
     ) -> None:
         """`loaded` is a model of the task `classification`.
 
         Lines hold one text, or two separated by a tab; if they are `labelled`, a tab and the label follow. With `json`
-        they are objects with the keys from the model's training. Raises ConfigError if the model has no keys.
+        they are objects with the keys from the model's training, with `as_trained` they are as in the files that it
+        was trained on. Raises ConfigError if the model has no keys.
         """
         self._model = cast("Classifier", cast("Any", loaded.model))
         self._tokenizer = loaded.tokenizer
         self._options = ClassificationOptions(**loaded.config.task_options)
-        self._device, self._json, self._labelled = device, json, labelled
+        self._device, self._labelled = device, labelled
         self.labels: list[str] = loaded.config.model.architecture_options["labels"]
         """All labels."""
-        places = [*self._options.texts, *([self._options.label] if labelled else [])]
-        if json and not all(isinstance(place, str) for place in places):
-            raise ConfigError(f"--json: {loaded.path} was trained on numbered columns ({places}), not on keys")
+        named = [isinstance(place, str) for place in self._options.places]
+        if json and not all(named if labelled else named[:-1]):
+            raise ConfigError(f"--json: {loaded.path} was trained on numbered columns, not on keys; try --as-trained")
+        layout = self._options.layout
+        if json:
+            layout = replace(layout, form="json", header=False)
         # A line of plain text has no brackets.
-        self._layout = replace(self._options.layout, parses=json and self._options.parses)
+        self._layout = layout if json or as_trained else replace(layout, parses=False, escaped=False)
+        self._reader: RecordReader | None = None
+        self._is_text = not (json or as_trained)
 
     def classify(
         self, lines: Sequence[str], *, name: str, first: int = 1, on_batch: Callable[[int], object] = lambda _: None
     ) -> list[ClassifiedLine]:
-        """Each line, in order; `on_batch` as for `predict`.
+        """Each record, in order; `on_batch` as for `predict`.
 
         Raises DataError for a malformed line, naming the source `name` and the line; the first line has the number
-        `first`.
+        `first`. Where lines are no plain text, those of all calls are one file: a record whose last lines are missing
+        is found in a later call, or refused by `end`.
         """
-        numbered = enumerate(lines, start=first)
-        if self._json:
-            records = list(self._layout.objects(numbered, name, labelled=self._labelled))
+        if self._is_text:
+            records = [self._record(number, line, name) for number, line in enumerate(lines, start=first)]
         else:
-            records = [self._record(number, line, name) for number, line in numbered]
+            self._reader = self._reader or RecordReader(self._layout, name, labelled=self._labelled)
+            records = list(self._reader.records(lines))
         right = [self._right(record, name) for record in records]
         filled = [place for place, record in enumerate(records) if record.texts]
-        found = [ClassifiedLine("", None, None, 0, 0) for _ in records]
+        found = [ClassifiedLine("", None, None, 0, 0, record) for record in records]
         if not filled:
             return found
         corpus = encode([records[place].texts for place in filled], [0] * len(filled), self._tokenizer)
@@ -175,8 +196,13 @@ class LineClassifier:
             ids = np.concatenate([text.row(row) for text in corpus.texts])
             tokens, unknown = len(ids) - len(corpus.texts), int((ids == UNK).sum())
             best = self.labels[int(log_p[row].argmax())]
-            found[place] = ClassifiedLine(best, np.exp(log_p[row]), right[place], tokens, unknown)
+            found[place] = ClassifiedLine(best, np.exp(log_p[row]), right[place], tokens, unknown, records[place])
         return found
+
+    def end(self) -> None:
+        """Raise DataError if the last record has no end."""
+        if self._reader is not None:
+            self._reader.end()
 
     def _record(self, number: int, line: str, name: str) -> Record:
         if not line.strip():

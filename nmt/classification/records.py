@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,79 +24,152 @@ from nmt.errors import DataError, counted, shown
 
 Place = str | int
 """The name of a column or key, or the number of a column, from 1 or from the end with -1."""
+Form = Literal["tsv", "csv", "json"]
 
 
 class Record(NamedTuple):
-    """A line."""
+    """A text, or two, with its label."""
 
     texts: tuple[str, ...]
-    """None of them where the line is blank."""
+    """None of them where the line is blank, or has the names of the columns."""
     label: str
     """As the line has it; empty where none was asked for."""
     line: int
-    """Its number."""
-
-
-class Raw(NamedTuple):
-    """What stands at the places of a line that were asked for."""
-
-    line: int
-    values: list[str]
-    """None of them where it is blank."""
+    """The number of its line, of several the first: a text between quotes may have more."""
+    lines: int = 1
+    """How many lines it has."""
+    is_header: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
     """Where lines have their texts and their labels."""
 
-    form: Literal["tsv", "json"]
-    texts: Sequence[Place]
+    form: Form
+    texts: Sequence[Sequence[Place]]
+    """For each text the places that it is joined from, with spaces between them."""
     label: Place
     header: bool = False
     """Whether the first line names columns."""
     lowercase: bool = False
     parses: bool = False
     """Whether texts are parses with brackets, of which the words are taken."""
+    escaped: bool = False
+    """Whether a backslash with an n is the end of a line in a text."""
 
     def text(self, value: str) -> str:
         """A text as it is read: on one line."""
-        value = on_one_line(value)
+        value = on_one_line(value.replace(r"\n", " ") if self.escaped else value)
         if self.parses:
             value = " ".join(word for word in value.split() if word not in ("(", ")"))
         return value.lower() if self.lowercase else value
 
     def records(self, file: Path) -> Iterator[Record]:
-        """The lines of a file without the header; DataError naming file and line for a malformed line."""
-        lines, places = enumerate(read_lines(file), start=1), [*self.texts, self.label]
-        if self.form == "json":
-            found = _json_values(lines, str(file), places)
-        else:
-            found = _columns(lines, str(file), places, header=self.header)
-        yield from map(self._record, found)
-
-    def objects(self, lines: Iterable[tuple[int, str]], name: str, *, labelled: bool) -> Iterator[Record]:
-        """The same of numbered lines of JSON from the source `name`, with their labels only if they are `labelled`."""
-        places = [*self.texts, *([self.label] if labelled else [])]
-        return map(self._record, _json_values(lines, name, places))
-
-    def _record(self, raw: Raw) -> Record:
-        count = len(self.texts)
-        return Record(tuple(map(self.text, raw.values[:count])), "".join(raw.values[count:]).strip(), raw.line)
+        """Those of a file without the header; DataError naming file and line for a malformed line."""
+        reader = RecordReader(self, str(file), labelled=True)
+        yield from (record for record in reader.records(read_lines(file)) if not record.is_header)
+        reader.end()
 
 
-def _json_values(lines: Iterable[tuple[int, str]], name: str, keys: Sequence[Place]) -> Iterator[Raw]:
-    for number, line in lines:
-        if not line.strip():
-            yield Raw(number, [])
-            continue
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            said = getattr(error, "msg", "too deep, or a number of thousands of digits")
-            raise DataError(f"{name}, line {number}: not JSON ({said})") from error
-        if not isinstance(found, dict):
-            raise DataError(f"{name}, line {number}: not a JSON object, {{...}}")
-        yield Raw(number, [_value(found, str(key), where=f"{name}, line {number}") for key in keys])
+class RecordReader:
+    """Reads the lines of a file, or what a pipe has brought so far."""
+
+    def __init__(self, layout: Layout, name: str, *, labelled: bool) -> None:
+        """`name`: of the file, for errors. Only if its lines are `labelled` they must have a label."""
+        self._layout, self._name = layout, name
+        self._places = [*itertools.chain.from_iterable(layout.texts), *([layout.label] if labelled else [])]
+        self._columns: list[Callable[[list[str]], str | None]] = []
+        self._widest = 0, 0
+        self._next = 1
+        self._open: list[str] = []
+
+    def records(self, lines: Iterable[str]) -> Iterator[Record]:
+        """The records of further lines; one between quotes whose end is missing waits for it.
+
+        Raises DataError naming file and line for a malformed one.
+        """
+        rows = self._between_quotes(lines) if self._layout.form == "csv" else map(_one, lines)
+        for row, count in rows:
+            first, self._next = self._next, self._next + count
+            where = f"{self._name}, line {first}"
+            if self._layout.form == "json":
+                values = _json_values(str(row), self._places, where=where) if row else []
+            else:
+                columns = row.split("\t") if isinstance(row, str) and row else list(row)
+                if columns and not self._widest[0]:
+                    self._begin(first, columns)
+                    if self._layout.header:
+                        yield Record((), "", first, count, is_header=True)
+                        continue
+                values = self._values(columns, where=where) if columns else []
+            yield self._record(values, first, count)
+
+    def end(self) -> None:
+        """Raise DataError if the last record has no end."""
+        if self._open:
+            raise DataError(f"{self._name}, line {self._next}: a quotation mark is opened here and never closed")
+
+    def _between_quotes(self, lines: Iterable[str]) -> Iterator[tuple[list[str], int]]:
+        """The columns of each record, and how many lines it has."""
+        is_over = False
+
+        def fed() -> Iterator[str]:
+            nonlocal is_over
+            for line in itertools.chain(waiting, lines):
+                self._open.append(line)
+                yield f"{line}\n"
+            is_over = True
+
+        waiting, self._open = self._open, []
+        reader = csv.reader(fed(), strict=True)
+        while True:
+            try:
+                columns = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                if is_over:
+                    return
+                raise DataError(f"{self._name}, line {self._next}: not CSV ({error})") from error
+            count, self._open = len(self._open), []
+            yield [] if len(columns) == 1 and not columns[0].strip() else columns, count
+
+    def _begin(self, number: int, columns: list[str]) -> None:
+        names = columns if self._layout.header else None
+        self._widest = number, len(columns)
+        self._columns = [_column(place, names, where=f"{self._name}, line {number}") for place in self._places]
+
+    def _values(self, columns: list[str], *, where: str) -> list[str]:
+        has = counted(len(columns), "column")
+        if len(columns) > self._widest[1]:
+            raise DataError(f"{where}: {has}, but line {self._widest[0]} has {self._widest[1]}")
+        values = []
+        for place, column in zip(self._places, self._columns, strict=True):
+            value = column(columns)
+            if value is None:
+                raise DataError(f"{where}: {has}, and no column {shown(place)}")
+            values.append(value)
+        return values
+
+    def _record(self, found: list[str], line: int, lines: int) -> Record:
+        values, texts = iter(found), self._layout.texts if found else ()
+        joined = [" ".join(itertools.islice(values, len(places))) for places in texts]
+        return Record(tuple(map(self._layout.text, joined)), "".join(values).strip(), line, lines)
+
+
+def _one(line: str) -> tuple[str, int]:
+    return line if line.strip() else "", 1
+
+
+def _json_values(line: str, keys: Sequence[Place], *, where: str) -> list[str]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        said = getattr(error, "msg", "too deep, or a number of thousands of digits")
+        raise DataError(f"{where}: not JSON ({said})") from error
+    if not isinstance(found, dict):
+        raise DataError(f"{where}: not a JSON object, {{...}}")
+    return [_value(found, str(key), where=where) for key in keys]
 
 
 def _value(found: dict[str, Any], key: str, *, where: str) -> str:
@@ -107,32 +182,6 @@ def _value(found: dict[str, Any], key: str, *, where: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise DataError(f"{where}: {shown(key)} is not text: it has half of a surrogate pair")
     return text
-
-
-def _columns(lines: Iterator[tuple[int, str]], name: str, places: Sequence[Place], *, header: bool) -> Iterator[Raw]:
-    names: list[str] | None = None
-    most: tuple[int, int] | None = None
-    find: list[Callable[[list[str]], str | None]] = []
-    for number, line in lines:
-        if not line.strip():
-            yield Raw(number, [])
-            continue
-        fields = line.split("\t")
-        if most is None:
-            most = number, len(fields)
-            names = fields if header else None
-            find = [_column(place, names, where=f"{name}, line {number}") for place in places]
-            if header:
-                continue
-        if len(fields) > most[1]:
-            has = counted(len(fields), "column")
-            raise DataError(f"{name}, line {number}: {has}, but line {most[0]} has {most[1]}")
-        values = [column(fields) for column in find]
-        for place, value in zip(places, values, strict=True):
-            if value is None:
-                has = counted(len(fields), "column")
-                raise DataError(f"{name}, line {number}: {has}, and no column {shown(place)}")
-        yield Raw(number, [value for value in values if value is not None])
 
 
 def _column(place: Place, names: list[str] | None, *, where: str) -> Callable[[list[str]], str | None]:
@@ -252,14 +301,18 @@ def encode(texts: Sequence[Sequence[str]], labels: Sequence[int], tokenizer: Tok
 class ClassificationOptions:
     """Options of the task `classification`. `data.train`, `data.dev` and `data.test` are files, not prefixes."""
 
-    format: Literal["tsv", "json"] = "tsv"
-    """`tsv`: columns that tabs separate, without quotes; `json`: a JSON object a line."""
-    texts: list[str | int] = field(default_factory=lambda: ["sentence1", "sentence2"])
-    """Columns of one or two texts, by name or number (from 1; -1 is the last); or JSON keys."""
+    format: Form = "tsv"
+    """`tsv`: columns that tabs separate, without quotes; `csv`: with commas, texts may stand in quotes (RFC 4180) and
+    have several lines; `json`: a JSON object a line."""
+    texts: list[str | int | list[str | int]] = field(default_factory=lambda: ["sentence1", "sentence2"])
+    """Columns of one or two texts, by name or number (from 1; -1 is the last); or JSON keys. A list, as in `[[2, 3]]`,
+    makes one text of several columns."""
     label: str | int = "gold_label"
     """Column or key of the label."""
     header: bool | None = None
-    """Of `tsv`: whether the first line names columns; `null`: if one is given by name."""
+    """Of `tsv` and `csv`: whether the first line of each file names columns; `null`: if a column is given by name."""
+    escaped_newlines: bool = False
+    """`\\n` in a text is the end of a line, which becomes a space, as in the published reviews of Yelp and Amazon."""
     no_label: str | None = "-"
     """Label of lines that have none; these are left out, and counted."""
     parses: bool = False
@@ -272,9 +325,11 @@ class ClassificationOptions:
     """The embeddings that start from a vector stay as they are."""
 
     def __post_init__(self) -> None:
-        places = [*self.texts, self.label]
         if len(self.texts) not in (1, 2):
             raise ValueError(f"texts: one or two, not {len(self.texts)}")
+        if [] in self.texts:
+            raise ValueError("texts: a list of columns must not be empty")
+        places = self.places
         if len({*places}) < len(places):
             raise ValueError(f"texts: the texts and the label must be in different places, not {places}")
         if 0 in places:
@@ -290,16 +345,23 @@ class ClassificationOptions:
             raise ValueError("fixed_vectors: has no effect without vectors")
 
     @property
+    def places(self) -> list[Place]:
+        """Of all texts, and of the label."""
+        return [*itertools.chain.from_iterable(self.layout.texts), self.label]
+
+    @property
     def layout(self) -> Layout:
         """Where lines have their texts and labels."""
+        texts = [[own] if isinstance(own, str | int) else own for own in self.texts]
         header = self.header
         if header is None:
-            header = any(isinstance(place, str) for place in [*self.texts, self.label])
+            header = any(isinstance(place, str) for place in [*itertools.chain.from_iterable(texts), self.label])
         return Layout(
             form=self.format,
-            texts=self.texts,
+            texts=texts,
             label=self.label,
-            header=header,
+            header=header and self.format != "json",
             lowercase=self.lowercase,
             parses=self.parses,
+            escaped=self.escaped_newlines,
         )

@@ -215,14 +215,16 @@ def write_model(
     tokenizer: Tokenizer,
     metadata: Mapping[str, str],
     more: Mapping[str, bytes] = MappingProxyType({}),
+    replace: bool = False,
 ) -> None:
     """Write the directory that `load_model` takes; `metadata` is stored with the weights, `more` are files beside them.
 
     Raises:
-        CheckpointError: `output` exists and is not an empty directory.
+        CheckpointError: `output` exists and is not an empty directory, and `replace` is false.
     """
-    check_output(output)
-    with whole_directory(output) as folder:
+    if not replace:
+        check_output(output)
+    with whole_directory(output, replace=replace) as folder:
         _write_parts(folder, output, weights, config=config, tokenizer=tokenizer, metadata=metadata)
         for name, content in more.items():
             write_new(folder / name, content)

@@ -340,7 +340,7 @@ class LRN(RecurrentLayers[Tensor]):
 class LSTM(RecurrentLayers[tuple[Tensor, Tensor]]):
     """The equations of `torch.nn.LSTM`, whose two biases are one here; see `from_torch`. States are pairs (h, c).
 
-    No kernel supports `peepholes`, nor `output_activation="identity"`.
+    No kernel supports `peepholes`, nor an `output_activation` other than "tanh".
     """
 
     cell = cells.LSTM

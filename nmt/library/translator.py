@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast, overload
 
 from nmt.data.text import windows
-from nmt.errors import ConfigError, DataError, NmtError, printable, shown
+from nmt.errors import ConfigError, DataError, NmtError, counted, printable, shown
 from nmt.library.values import WISHES, PairScore, Request, Result
 from nmt.light.errors import EngineError
 from nmt.search.values import WINDOW
@@ -98,15 +98,16 @@ class Translator(ABC):
         """Translate a sentence, or a list of sentences, which is faster than one by one.
 
         A string is one sentence: line ends in it count as spaces. An empty string has an empty translation. `options`
-        are those of `nmt.library.values.Options`; the wishes of a `Request` replace the wishes among them. Another
-        thread, such as a timer, ends the call before the next step of the search by `stop.set()`.
+        are those of `nmt.library.values.Options`; the wishes of a `Request` replace the wishes among them. For a list,
+        `prefix` may be a list, too, with one for each sentence. Another thread, such as a timer, ends the call before
+        the next step of the search by `stop.set()`.
 
         Raises:
             StoppedError: it was stopped.
             TypeError: `text` is neither a string or `Request` nor a list or tuple of them; wishes are not text.
             ConfigError: unknown options, values that are not allowed, options that do not go together.
             DataError: text holds half of a surrogate pair; no translation can fulfil the wishes; a shortlist cannot be
-                used.
+                used; there are not as many prefixes as sentences.
             NmtError: the translator is closed.
         """
         wishes, given = _given(options) if options else ({}, {})
@@ -114,7 +115,7 @@ class Translator(ABC):
             as_given, line = _sentence(text, "text", wishes)
             (result,) = self._results([line], given, stop)
             return result if result.source == as_given else dataclasses.replace(result, source=as_given)
-        sentences = [_sentence(item, f"text[{place}]", wishes) for place, item in enumerate(_listed(text, "text"))]
+        sentences = _sentences(text, wishes)
         if not sentences:
             self._hypotheses(given)  # options that are not possible are a mistake even without sentences
         return list(self._in_windows(sentences, given, size=WINDOW, stop=stop))
@@ -133,8 +134,7 @@ class Translator(ABC):
         no part.
         """
         wishes, given = _given(options)
-        lines = [_sentence(item, f"text[{place}]", wishes)[1] for place, item in enumerate(_listed(text, "text"))]
-        return self._parts(lines, given)
+        return self._parts([line for _, line in _sentences(text, wishes)], given)
 
     def stream(
         self, sentences: Iterable[str | Request], *, window: int = WINDOW, **options: Unpack[Options]
@@ -295,6 +295,18 @@ def _sentence(item: object, name: str, wishes: dict[str, Any]) -> Sentence:
     return item, Request(line, **wishes) if wishes else line
 
 
+def _sentences(text: object, wishes: dict[str, Any]) -> list[Sentence]:
+    """The texts of a list with the wishes of the call, whose prefix may be that of each."""
+    items, prefix = _listed(text, "text"), wishes.get("prefix")
+    prefixes = prefix if isinstance(prefix, list | tuple) else [prefix] * len(items)
+    if len(prefixes) != len(items):
+        raise DataError(f"prefix: {len(prefixes)} for {counted(len(items), 'text')}; give one for each")
+    return [
+        _sentence(item, f"text[{place}]", wishes if prefix is own else {**wishes, "prefix": own})
+        for place, (item, own) in enumerate(zip(items, prefixes, strict=True))
+    ]
+
+
 def _line(text: object, name: str) -> str:
     """A text as one line. TypeError or DataError if it is not text."""
     if not isinstance(text, str):
@@ -350,5 +362,6 @@ def _given(options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         if value is not None
     }
     wishes = {name: found.pop(name) for name in WISHES if name in found}
-    Request("", **wishes)  # a wish that is not text is a mistake of the call, even without sentences
+    texts = {name: wish for name, wish in wishes.items() if name != "prefix" or not isinstance(wish, list | tuple)}
+    Request("", **texts)  # a wish that is not text is a mistake of the call, even without sentences
     return wishes, found

@@ -61,7 +61,7 @@ class Options(TypedDict, total=False):
     glossary: Path | Mapping[str, str]
     ensemble_weights: list[float] | Literal["none"]
     ensemble_mean: Literal["probabilities", "log_probabilities"]
-    prefix: str
+    prefix: str | Sequence[str]
     required: str | Sequence[str]
     forbidden: str | Sequence[str]
     details: Sequence[Literal["tokens", "scores", "entropies", "attention", "heads", "alignment"]]

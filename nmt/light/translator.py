@@ -130,7 +130,8 @@ class Translator(NotCopied):
 
         Options are those that docs/decoding_options.md has for nmt-light, by their names; their defaults are in the
         file. `shortlist=False` means the same as `none`: all words are allowed. `prefix` and `forbidden` are for every
-        text that is no `Request`. Another thread ends the call by `stop.set()`.
+        text that is no `Request`; for a list of texts, `prefix` may be a list with one for each. Another thread ends
+        the call by `stop.set()`.
 
         Raises StoppedError if it was stopped, EngineError for options that are not allowed, for half of a surrogate
         pair, which is not text, and for anything else that is no text, then also a TypeError.
@@ -291,7 +292,8 @@ class Translator(NotCopied):
             options = options._replace(beam_size=options.n_best)
         if search == "greedy" and options.beam_size != 1:
             raise EngineError(f"search: 'greedy' follows one hypothesis: beam_size must be 1, not {options.beam_size}")
-        _asked([b""] if usual else [], usual)
+        prefix = usual.get("prefix")
+        _asked([b""] * (len(prefix) if isinstance(prefix, list | tuple) else bool(usual)), usual)
         attention = not {"attention", "alignment"}.isdisjoint(details)
         told = {"attention": attention, "entropies": "entropies" in details}
         return options._replace(beam_of_one=search == "beam", **told), details, usual
@@ -446,8 +448,12 @@ def _asked(lines: Sequence[Any], usual: dict[str, Any]) -> tuple[list[bytes], li
     ]
     if not usual and all(isinstance(line, str | bytes) for line in lines):
         return encoded, None
-    wishes = []
+    wishes, prefix = [], usual.get("prefix")
+    prefixes = prefix if isinstance(prefix, list | tuple) else [prefix] * len(lines)
+    if len(prefixes) != len(lines):
+        raise EngineError(f"prefix: {len(prefixes)} for {len(lines)} texts; give one for each")
     for place, line in enumerate(lines):
+        usual = {**usual, "prefix": prefixes[place]}
         own = {name: getattr(line, name, usual.get(name)) for name in WISHES}
         phrases = own["forbidden"] or ()
         phrases = (phrases,) if isinstance(phrases, str) else phrases

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nmt.cli.arguments import add_checkpoint, add_model
 from nmt.cli.common import add_plugins, path_of_place
-from nmt.cli.convert import Converter, say
+from nmt.cli.convert import Converter, add_overwrite, say
 from nmt.errors import CheckpointError, ConfigError, say_once
 from nmt.files import file_identity, remembered, replace_file
 from nmt.light.pretrained import SUFFIX
@@ -55,7 +55,7 @@ class _FromMarian(Converter):
             metavar=("SOURCE", "TARGET"),
             help="codes of the languages, where the files do not say them",
         )
-        parser.add_argument("--overwrite", action="store_true", help="replace a file for the engine")
+        add_overwrite(parser)
 
     @classmethod
     def read(cls, arguments: argparse.Namespace) -> Foreign:
@@ -69,8 +69,8 @@ class _FromMarian(Converter):
         from nmt.marian.convert import convert, convert_to_file
 
         output: Path = arguments.output
-        if output.suffix != SUFFIX and (arguments.precision or arguments.overwrite):
-            raise ConfigError(f"--precision and --overwrite are for a file for the engine, whose name ends in {SUFFIX}")
+        if output.suffix != SUFFIX and arguments.precision:
+            raise ConfigError(f"--precision is for a file for the engine, whose name ends in {SUFFIX}")
         foreign = cls.read(arguments)
         if arguments.languages:
             foreign = dataclasses.replace(foreign, languages=tuple(arguments.languages))
@@ -82,7 +82,7 @@ class _FromMarian(Converter):
             say(made.notes)
             print(f"{output}: {described}, for the engine in {precision}, {made.total / 1e6:.2f} MB")
         else:
-            convert(foreign, output)
+            convert(foreign, output, overwrite=arguments.overwrite)
             print(f"{output}: {described}")
         return 0
 
@@ -213,6 +213,7 @@ class ToMarian(Converter):
             "--dev", metavar="PREFIX", help="text for which the 8-bit file is made (default: data.dev of the model)"
         )
         parser.add_argument("-o", "--output", metavar="DIR", type=path_of_place, required=True, help="new folder")
+        add_overwrite(parser)
 
     @classmethod
     def run(cls, arguments: argparse.Namespace) -> int:
@@ -225,6 +226,7 @@ class ToMarian(Converter):
             plugins=arguments.plugins,
             shortlist=arguments.shortlist,
             dev=arguments.dev,
+            overwrite=arguments.overwrite,
         )
         say(made.notes)
         print(f"{arguments.output}: {', '.join(made.files)}")

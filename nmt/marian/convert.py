@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt.cli.convert import is_converted
 from nmt.config import Config
 from nmt.config.load import validate
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.errors import CheckpointError
 from nmt.files import temporary_directory
 from nmt.interop.engine.export import export_engine
-from nmt.interop.export import Exported, check_output, write_model
+from nmt.interop.export import Exported, is_replaced, write_model
 from nmt.marian.arrays import Quantized
 from nmt.marian.foreign import NO_LICENCE, Foreign
 from nmt.marian.pieces import BYTE, pieces_of
@@ -148,17 +149,29 @@ def tokenizer_of(foreign: Foreign) -> SentencePieceTokenizer:
     return SentencePieceTokenizer(*models, options=options)
 
 
-def convert(foreign: Foreign, output: Path) -> None:
-    """Write the model directory `output`. Raises CheckpointError if it is there, or the files do not fit together."""
-    check_output(output)
-    _write(foreign, output, converted(foreign))
+def convert(foreign: Foreign, output: Path, *, overwrite: bool = False) -> None:
+    """Write the model directory `output`; `overwrite` replaces one that was converted.
+
+    Raises CheckpointError if there is another one, or the files do not fit together.
+    """
+    model, what = foreign.weights.path, "converted models"
+    replaces = is_replaced(output, model=model, overwrite=overwrite, is_one=is_converted, what=what)
+    _write(foreign, output, converted(foreign), replace=replaces)
 
 
-def _write(foreign: Foreign, output: Path, made: Converted) -> None:
+def _write(foreign: Foreign, output: Path, made: Converted, *, replace: bool = False) -> None:
     tokenizer = tokenizer_of(foreign)
     config = configuration(foreign, tokenizer, output=output)
     more = {} if foreign.lexicon is None else {SHORTLIST: shortlist_of(foreign, tokenizer).save_bytes(tokenizer)}
-    write_model(output, made.weights, config=config, tokenizer=tokenizer, metadata=origin_of(foreign), more=more)
+    write_model(
+        output,
+        made.weights,
+        config=config,
+        tokenizer=tokenizer,
+        metadata=origin_of(foreign),
+        more=more,
+        replace=replace,
+    )
 
 
 def origin_of(foreign: Foreign) -> dict[str, str]:

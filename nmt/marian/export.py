@@ -17,7 +17,7 @@ from nmt.data.sentencepiece import SentencePieceTokenizer, has_case_marks
 from nmt.data.text import find_pairs, read_pairs
 from nmt.errors import ConfigError, DataError
 from nmt.files import write_new
-from nmt.interop.export import whole_directory
+from nmt.interop.export import is_replaced, whole_directory
 from nmt.interop.model_dir import LoadedModel, load_model
 from nmt.interop.run_layout import WEIGHTS
 from nmt.interop.weights_file import read_metadata
@@ -71,6 +71,7 @@ def to_marian(
     plugins: Sequence[str] = (),
     shortlist: str | Path | None = None,
     dev: str | None = None,
+    overwrite: bool = False,
 ) -> Exported:
     """Write the folder `output` with a model for Marian and for Firefox's engine.
 
@@ -78,12 +79,15 @@ def to_marian(
         model: as for `load_model`, with `checkpoint` and `plugins`; a `transformer` with `form: marian` and one table.
         shortlist: a file of nmt-shortlist; by default that of the configuration.
         dev: prefix of the text whose activations the 8-bit file is made for; by default `data.dev`.
+        overwrite: replace a folder of this kind.
 
     Raises:
         ConfigError: by its key, what Marian does not compute.
-        CheckpointError: `output` is there, or the model cannot be read.
+        CheckpointError: `output` is there and not to be replaced, or the model cannot be read.
         DataError: text or shortlist cannot be read.
     """
+    what = "folders of to-marian"
+    replaces = is_replaced(output, model=Path(model), overwrite=overwrite, is_one=_is_ours, what=what)
     loaded = load_model(model, checkpoint=checkpoint, plugins=plugins)
     _check(loaded)
     tokenizer = loaded.tokenizer
@@ -111,7 +115,7 @@ def to_marian(
         "workspace": 128,
         "skip-cost": True,
     }
-    with whole_directory(output) as folder:
+    with whole_directory(output, replace=replaces) as folder:
         write_npz(folder / "model.npz", values, settings)
         write_bin(folder / "model.fp32.bin", values, settings)
         write_new(folder / "vocab.spm", vocabulary)
@@ -131,6 +135,10 @@ def to_marian(
         write_new(folder / "config.yml", yaml.safe_dump(config, sort_keys=False).encode())
         files.append("config.yml")
     return Exported(files, notes)
+
+
+def _is_ours(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in ("model.npz", "model.fp32.bin", "vocab.spm", "config.yml"))
 
 
 def _check(loaded: LoadedModel) -> None:

@@ -78,6 +78,9 @@ class Labelling(ABC):
         """The output of each line of a window of the source `name`, counted with `count`; `on_batch` is called per
         batch."""
 
+    def end(self) -> None:  # noqa: B027, as few have something to do
+        """After the last window; DataError if more should have come."""
+
     def count(self, *, tokens: int, unknown: int, is_empty: bool) -> None:
         """Count one line."""
         self.lines += 1
@@ -132,6 +135,7 @@ class Labelling(ABC):
                     for text in self.labelled(window, name=path or "standard input", on_batch=on_batch):
                         output.write(text.encode())
                     output.flush()
+                self.end()
         is_silent = arguments.quiet or prompt is not None  # its time is that of typing
         if self.undecodable.noted or not is_silent:
             say(self.program, self.summary(time.perf_counter() - start))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from nmt.cli.arguments import add_checkpoint, add_model, natural, positive
 from nmt.cli.common import add_plugins, main_of, make_parser, say
 from nmt.errors import counted
+from nmt.registry import SHORTLISTS
 
 if TYPE_CHECKING:
     from nmt.data import Tokenizer
@@ -21,6 +22,8 @@ translated with only the most frequent target tokens and the best matches of its
 sentence pairs), which makes the output layer many times smaller."""
 LINES = 10_000
 """Sentence pairs encoded at once."""
+FREQUENT, BEST = 300, 50
+"""Tokens allowed in every sentence, and for each source token."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -37,14 +40,14 @@ def build_parser() -> argparse.ArgumentParser:
         "--frequent",
         metavar="N",
         type=natural,
-        default=300,
+        default=FREQUENT,
         help="tokens allowed in every sentence (default: %(default)s)",
     )
     parser.add_argument(
         "--best",
         metavar="K",
         type=positive,
-        default=50,
+        default=BEST,
         help="tokens allowed for each source token (default: %(default)s)",
     )
     add_checkpoint(parser)
@@ -53,7 +56,42 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def make_shortlist(arguments: argparse.Namespace) -> int:
-    """Count, choose and write."""
+    """Count, choose, write, and say what was found."""
+    found = write_shortlist(
+        arguments.model,
+        arguments.output,
+        checkpoint=arguments.checkpoint,
+        plugins=arguments.plugins,
+        train=arguments.train,
+        frequent=arguments.frequent,
+        best=arguments.best,
+    )
+    say("nmt-shortlist", found)
+    return 0
+
+
+@SHORTLISTS.register("dice")
+def write_shortlist(
+    model: str,
+    output: str,
+    *,
+    checkpoint: str | int = "best",
+    plugins: Sequence[str] = (),
+    train: Sequence[str] | None = None,
+    frequent: int = FREQUENT,
+    best: int = BEST,
+) -> str:
+    """Write the shortlist of a model to a file; return what was counted, for people.
+
+    Args:
+        model: run or model directory, with `checkpoint` and `plugins`.
+        train: prefixes of the text that is counted; by default that of the model's training.
+        frequent: number of tokens that are allowed in every sentence.
+        best: number of tokens that are allowed for each source token.
+
+    Raises:
+        CheckpointError, ConfigError, DataError: the model or the text cannot be read.
+    """
     # Imported late, so that --help and mistakes in the options do not load torch.
     import torch
 
@@ -66,32 +104,30 @@ def make_shortlist(arguments: argparse.Namespace) -> int:
     from nmt.search.shortlist import Shortlist
     from nmt.shortlisting.association import CoOccurrences
 
-    directory = find_model(arguments.model, checkpoint=arguments.checkpoint)
-    config = load_saved(config_file(directory), arguments.plugins)
+    directory = find_model(model, checkpoint=checkpoint)
+    config = load_saved(config_file(directory), plugins)
     tokenizer = load_tokenizer(directory, config)
-    key = "--train" if arguments.train else "data.train"
-    prefixes = arguments.train or trained_on(config)
+    key = "--train" if train else "data.train"
+    prefixes = train or trained_on(config)
     files = find_pairs(prefixes, config.data.source_language, config.data.target_language, key=key)
     inputs = [str(path) for pair in files for path in pair]
-    with output_stream(arguments.output, inputs=inputs, models=[arguments.model]) as output:
+    with output_stream(output, inputs=inputs, models=[model]) as stream:
         counts = CoOccurrences(tokenizer.source_size, tokenizer.target_size)
         for pair in files:
             counts.add(_encoded(pair, tokenizer))
-        partners, starts = counts.best_partners(arguments.best)
+        partners, starts = counts.best_partners(best)
         shortlist = Shortlist(
-            frequent=torch.from_numpy(counts.most_frequent(arguments.frequent)),
+            frequent=torch.from_numpy(counts.most_frequent(frequent)),
             partners=torch.from_numpy(partners),
             starts=torch.from_numpy(starts),
             target_size=tokenizer.target_size,
         )
-        output.write(shortlist.save_bytes(tokenizer))
+        stream.write(shortlist.save_bytes(tokenizer))
     each = len(partners) / max(1, int((counts.source_counts > 0).sum()))
-    say(
-        "nmt-shortlist",
+    return (
         f"{counted(counts.sentences, 'sentence pair')}; {counted(len(shortlist.frequent), 'token')} for every sentence "
-        f"and {each:.1f} for each source token",
+        f"and {each:.1f} for each source token"
     )
-    return 0
 
 
 def _encoded(files: FilePair, tokenizer: Tokenizer) -> Iterator[tuple[list[int], list[int]]]:

@@ -34,7 +34,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "check": ("nmt.run_check.command", "whether runs and files are whole"),
     },
     "Ship": {
-        "export": ("nmt.cli.export", "a small folder, a file for the engine, or ONNX"),
+        "export": ("nmt.exporting.command", "a small folder, a file for the engine, or ONNX"),
         "shortlist": ("nmt.shortlisting.command", "words that speed up a search"),
         "average": ("nmt.optimization.average", "the mean of checkpoints"),
         "convert": ("nmt.cli.convert", "models of Zero, Marian and OPUS-MT"),

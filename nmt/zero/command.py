@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nmt.cli.arguments import add_checkpoint, add_model
 from nmt.cli.common import add_plugins, path_of_place
-from nmt.cli.convert import Converter, say
+from nmt.cli.convert import Converter, add_overwrite, say
 from nmt.registry import CONVERTERS
 
 
@@ -54,8 +54,9 @@ class FromZero(Converter):
             metavar="DIR",
             type=path_of_place,
             required=True,
-            help="new model directory; never overwritten",
+            help="new model directory",
         )
+        add_overwrite(parser)
 
     @classmethod
     def run(cls, arguments: argparse.Namespace) -> int:
@@ -68,6 +69,7 @@ class FromZero(Converter):
             target_vocab=arguments.target_vocab,
             hparams=arguments.hparams,
             averages=arguments.moving_averages,
+            overwrite=arguments.overwrite,
         )
         say(converted.notes)
         model, config = converted.model, converted.config.model
@@ -98,13 +100,18 @@ class ToZero(Converter):
             required=True,
             help="new file; FILE.src.vocab and FILE.tgt.vocab are written next to it",
         )
+        add_overwrite(parser)
 
     @classmethod
     def run(cls, arguments: argparse.Namespace) -> int:
         from nmt.zero.convert import to_zero as convert
 
         exported = convert(
-            arguments.model, arguments.output, checkpoint=arguments.checkpoint, plugins=arguments.plugins
+            arguments.model,
+            arguments.output,
+            checkpoint=arguments.checkpoint,
+            plugins=arguments.plugins,
+            overwrite=arguments.overwrite,
         )
         say(exported.notes)
         print(f"{arguments.model} for Zero: {', '.join(str(path) for path in exported.files)}")

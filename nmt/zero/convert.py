@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from nmt.cli.convert import is_converted
 from nmt.config import Config
 from nmt.config.load import validate
 from nmt.config.problems import format_problems, type_problems
@@ -20,7 +22,7 @@ from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.errors import CheckpointError, ConfigError, DataError, missing
 from nmt.files import create, unused_name, write_new
 from nmt.interop import run_layout
-from nmt.interop.export import check_output, write_model
+from nmt.interop.export import is_replaced, write_model
 from nmt.interop.exported import check_trainable
 from nmt.interop.model_dir import LoadedModel, find_model, load_model, planned_model
 from nmt.interop.run_layout import check_no_part
@@ -61,6 +63,7 @@ def from_zero(
     target_vocab: Path,
     hparams: Sequence[str] = (),
     averages: bool = False,
+    overwrite: bool = False,
 ) -> Converted:
     """Write the model in `checkpoint` as model directory `output`.
 
@@ -68,12 +71,15 @@ def from_zero(
         checkpoint: as for `read_checkpoint`; `averages` too.
         source_vocab: Zero's file for the source side, `target_vocab` for the target side.
         hparams: as for `read_hyper_parameters`.
+        overwrite: replace an existing model directory that was converted.
 
     Raises:
         CheckpointError, DataError, ConfigError: a file that cannot be used, things that do not fit together, or a model
             without a counterpart in nmt; one line, or a line for each mistake.
     """
-    check_output(output)
+    replaces = is_replaced(
+        output, model=Path(checkpoint), overwrite=overwrite, is_one=is_converted, what="converted models"
+    )
     found = read_checkpoint(checkpoint, averages=averages)
     hyper = read_hyper_parameters(hparams, beside=found.path.parent, saved=found.hyper_parameters)
     if not hyper.origins:
@@ -100,7 +106,7 @@ def from_zero(
         "converted": f"Zero {found.path}{' (moving averages)' if averages else ''}",
         _SCOPE: shape["scope_name"],
     }
-    write_model(output, model.state_dict(), config=config, tokenizer=tokenizer, metadata=metadata)
+    write_model(output, model.state_dict(), config=config, tokenizer=tokenizer, metadata=metadata, replace=replaces)
     return Converted(model, config, [*notes, *_notes(hyper, found, averages=averages)])
 
 
@@ -154,12 +160,17 @@ def _notes(hyper: HyperParameters, found: Checkpoint, *, averages: bool) -> list
 
 
 def to_zero(
-    model: str | Path, output: Path, *, checkpoint: str | int = "best", plugins: Sequence[str] = ()
+    model: str | Path,
+    output: Path,
+    *,
+    checkpoint: str | int = "best",
+    plugins: Sequence[str] = (),
+    overwrite: bool = False,
 ) -> Exported:
     """Write the model in `model` for Zero: arrays in its names, and the two vocabularies.
 
     `output` is FILE.npz, with an array for each variable and `config`, the hyper-parameters as JSON text. Beside it
-    FILE.src.vocab and FILE.tgt.vocab have a token a line.
+    FILE.src.vocab and FILE.tgt.vocab have a token a line. `overwrite` replaces files that this has written.
 
     Raises:
         ConfigError: the model's plugin is not among `plugins`, or, by its key, what Zero cannot compute.
@@ -172,8 +183,11 @@ def to_zero(
     files = [output, output.with_suffix(".src.vocab"), output.with_suffix(".tgt.vocab")]
     for path in files:
         check_no_part(path, models=(model,))
-        if path.exists() or path.is_symlink():
-            raise CheckpointError(f"{path}: exists; choose another name or move it away")
+        if (path.exists() or path.is_symlink()) and not overwrite:
+            raise CheckpointError(f"{path}: exists already; choose another name or replace it with --overwrite")
+    if overwrite and any(path.exists() or path.is_symlink() for path in files) and not _is_ours(files):
+        problem = f"{', '.join(path.name for path in files)} are not all there and files of this command"
+        raise CheckpointError(f"{output}: --overwrite replaces only what to-zero has written, but {problem}")
     if not output.parent.is_dir():
         raise DataError(f"{output}: there is no directory {output.parent}")
     check_trainable(find_model(model, checkpoint=checkpoint))
@@ -195,6 +209,16 @@ def to_zero(
             f"these vocabularies are the pieces of a {kind} tokenizer: give Zero text that this tokenizer has split"
         )
     return Exported(files, notes)
+
+
+def _is_ours(files: Sequence[Path]) -> bool:
+    if not all(path.is_file() and not path.is_symlink() for path in files):
+        return False
+    try:
+        with zipfile.ZipFile(files[0]) as arrays:
+            return f"{CONFIG}.npy" in arrays.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def _exported(loaded: LoadedModel, *, scope: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import nmt
-from nmt.cli import export
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
+from nmt.exporting import command as export
 from nmt.interop.model_dir import load_model
 from nmt.search.constraints import Phrases
 from tests.compiled import needed_engine

@@ -26,6 +26,7 @@ B, T, D, H = 4, 5, 6, 7
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "peepholes": ("lstm", {"peepholes": True}),
     "identity": ("lstm", {"output_activation": "identity"}),
+    "sigmoid": ("lstm", {"output_activation": "sigmoid"}),
     "peepholes and identity": ("lstm", {"peepholes": True, "output_activation": "identity"}),
     "reset after": ("gru", {"reset": "after"}),
     "rnn": ("rnn", {}),
@@ -45,7 +46,7 @@ def in_double(unit: type[Cell[Any]], *, layer_norm: bool = False, **options: Any
     return cell
 
 
-@pytest.mark.parametrize("activation", ["tanh", "identity"])
+@pytest.mark.parametrize("activation", ["tanh", "identity", "sigmoid"])
 @pytest.mark.parametrize("normalized", [False, True], ids=["plain", "layer_norm"])
 def test_peepholes_written_out(normalized: bool, activation: Any) -> None:
     cell = in_double(LSTM, layer_norm=normalized, peepholes=True, output_activation=activation)
@@ -67,7 +68,7 @@ def test_peepholes_written_out(normalized: bool, activation: Any) -> None:
     f = sigmoid(x_f + u_f + b_f + cell.peephole_forget * c)
     new = i * tanh(x_g + u_g + b_g) + f * c
     o = sigmoid(x_o + u_o + b_o + cell.peephole_output * new)
-    wanted = MemoryState(o * (tanh(new) if activation == "tanh" else new), new)
+    wanted = MemoryState(o * {"tanh": tanh, "identity": lambda c: c, "sigmoid": sigmoid}[activation](new), new)
     torch.testing.assert_close(cell.step(cell.project(x), MemoryState(h, c)), wanted, rtol=0, atol=1e-12)
 
 
@@ -265,7 +266,7 @@ def test_it_is_an_error_for_who_insists_on_kernels(unit: str, options: dict[str,
 def test_each_combination_of_designs() -> None:
     """Each of LSTM computes something else."""
     x, results = random(B, T, D), []
-    for peepholes, activation in itertools.product((False, True), ("tanh", "identity")):
+    for peepholes, activation in itertools.product((False, True), ("tanh", "identity", "sigmoid")):
         cell = in_double(LSTM, peepholes=peepholes, output_activation=activation)
         results.append(cell.sequence(cell.project(x))[0])
     assert all(not torch.allclose(a, b) for a, b in itertools.combinations(results, 2))

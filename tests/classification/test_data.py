@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ LABELS = ["yes", "no"]
 def layout(
     form: Any = "tsv", texts: Any = ("a", "b"), label: Any = "label", *, header: bool = True, **more: Any
 ) -> Layout:
-    return Layout(form=form, texts=texts, label=label, header=header, **more)
+    joined = [[own] if isinstance(own, str | int) else own for own in texts]
+    return Layout(form=form, texts=joined, label=label, header=header, **more)
 
 
 def read(file: Path, chosen: Layout) -> Any:
@@ -44,6 +46,45 @@ def test_columns_by_name_and_number(tmp_path: Path) -> None:
     assert [record.texts for record in again.records] == [record.texts for record in found.records]
     one = read(write(tmp_path, rows), layout(texts=("b",), lowercase=True))
     assert [record.texts for record in one.records] == [("",), ("b b",), ("'c",)]
+
+
+def test_csv_with_quotes_and_several_lines(tmp_path: Path) -> None:
+    rows = [
+        '"yes","Wall St., again","one ""two"" three\\nfour"',
+        "",
+        'no,plain 5" text,"first',
+        'second, third"',
+        '-,"x","y"',
+        '"yes","","last"',
+    ]
+    file = write(tmp_path, "\n".join(rows) + "\n", "text.csv")
+    chosen = layout("csv", texts=[(2, 3)], label=1, header=False, escaped=True)
+    found = read(file, chosen)
+    assert [record.texts for record in found.records] == [
+        ('Wall St., again one "two" three four',),
+        ('plain 5" text first second, third',),
+        (" last",),
+    ]
+    assert [(record.line, record.lines) for record in found.records] == [(1, 1), (3, 2), (6, 1)]
+    assert (found.unlabelled, found.blank) == (1, 1)
+    apart = read(file, layout("csv", texts=(2, -1), label=1, header=False)).records
+    assert apart[0].texts == ("Wall St., again", r'one "two" three\nfour')
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('yes,a\nno,"b\nc\n', "line 2: a quotation mark is opened here and never closed"),
+        ('yes,a\nno,"b" c\n', "line 2: not CSV (',' expected after '\"')"),
+        ("yes,a\n\nno,b,c\n", "line 3: 3 columns, but line 1 has 2"),
+        ("yes,a\nno\n", "line 2: 1 column, and no column 2"),
+        ('yes,"a\nb"\nmaybe,b\n', "line 3: 'maybe' is not a label"),
+    ],
+)
+def test_malformed_csv_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    file = write(tmp_path, text, "text.csv")
+    with pytest.raises(DataError, match=re.escape(f"{file}, {said}")):
+        read(file, layout("csv", texts=(2,), label=1, header=False))
 
 
 def test_json_lines_packed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from nmt.classification import command as classify
+from nmt.classification.records import ClassificationOptions
 from nmt.config.yaml12 import read_yaml
 from scripts.demo_grammar.entailment import generate_pairs
 from tests.classification.texts import PARTS, write_pairs
@@ -33,7 +34,9 @@ def test_the_configurations_train_and_the_commands_run(
     for name in PARTS:
         Path(f"topics/{name}.tsv").write_text(TOPICS)
     blocks = re.findall(r"```yaml\n(.*?)```", GUIDE, re.S)
+    published = yaml.safe_load(blocks.pop())
     assert len(blocks) == 2
+    assert ClassificationOptions(**published["task_options"]).layout.texts == [[2, 3]]
     for block in blocks:
         config = read_yaml(block, origin="guide").value
         config["model"] |= {"hidden_size": 8, "embedding_size": 6}

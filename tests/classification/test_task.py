@@ -306,6 +306,39 @@ def test_nmt_classify_writes_a_line_for_each_line(colours: Path, capsys: pytest.
     assert [alone.classify([line], name="x")[0].label for line in text.split("\n")[:-1]] == lines
 
 
+def test_nmt_classify_reads_what_its_model_was_trained_on(
+    colours: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, test = colours / "run", (colours / "test.tsv").read_text()
+    lines = classified(run, test, "--as-trained", "--evaluate", "-q")
+    (scored,) = events(run, kinds=("test",))
+    predicted = [line.split("\t")[1] for line in (run / "test.tsv").read_text().split("\n")[:-1]]
+    assert lines == ["label", *predicted] and f"accuracy {scored['accuracy']:.2f}" in capsys.readouterr().err
+    assert classified(run, "text\nthe red house\n\n", "--as-trained", "--scores", "-q")[::2] == ["label", ""]
+    assert classify.main([str(run), "--json", "--as-trained"]) == 2
+
+
+def test_records_of_several_lines_come_in_any_pieces(tmp_path: Path) -> None:
+    rows = ['plain,"the', 'big" ,the', "", 'colour,"a ""red""', "house", 'tree",big', "plain,tree,a"]
+    for part in ("train", "dev", "test"):
+        (tmp_path / f"{part}.csv").write_text("\n".join(rows).replace('" ,', '",') + "\n")
+    data = {part: str(tmp_path / f"{part}.csv") for part in ("train", "dev", "test")}
+    config = write_config(tmp_path, pairs=False, options={"format": "csv", "texts": [[2, 3]], "label": 1}, data=data)
+    assert nmt_train(config) == 0
+    text = (tmp_path / "test.csv").read_text()
+    whole = classified(tmp_path / "run", text, "--as-trained")
+    assert [bool(line) for line in whole] == [True, False, False, True, False, False, True]
+    loaded = load_model(tmp_path / "run", task="classification")
+    pieces = LineClassifier(loaded, device=CPU, as_trained=True)
+    found = [line for row in text.split("\n")[:-1] for line in pieces.classify([row], name="x")]
+    pieces.end()
+    assert [line.label for line in found] == [whole[0], "", whole[3], whole[6]]
+    assert [line.record.texts for line in found] == [("the big the",), (), ('a "red" house tree big',), ("tree a",)]
+    pieces.classify(['plain,"the'], name="x")
+    with pytest.raises(DataError, match="^x, line 8: a quotation mark is opened"):
+        pieces.end()
+
+
 def test_a_line_tells_how_many_tokens_its_texts_have_and_how_many_are_unknown(colours: Path, pairs: Path) -> None:
     one, two = (
         LineClassifier(load_model(folder / "run", task="classification"), device=CPU) for folder in (colours, pairs)

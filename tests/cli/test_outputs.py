@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import export, translate
+from nmt.cli import translate
 from nmt.corpora import command as data
 from nmt.evaluating import command as evaluate
+from nmt.exporting import command as export
 from nmt.light.errors import EngineError
 from nmt.light.output import Output, Written, descriptor_of
 from nmt.optimization import average

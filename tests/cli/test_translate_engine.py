@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from nmt import load
-from nmt.cli import export, translate
+from nmt.cli import translate
 from nmt.evaluating import command as evaluate
+from nmt.exporting import command as export
 from nmt.library import light
 from nmt.light import lines as pace
 from nmt.run_check import command as check

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 import nmt
-from nmt.cli import export, translate
+from nmt.cli import translate
 from nmt.config import load_config
 from nmt.corpora import command as data
 from nmt.data import Vocabulary, read_lines
 from nmt.errors import ConfigError, DataError
 from nmt.evaluating import command as evaluate
+from nmt.exporting import command as export
 from nmt.kept_text.lines import load_glossary
 from nmt.light.lines import is_wide, looks_like
 from nmt.other_tasks.vectors import read_vectors

@@ -13,11 +13,11 @@ import pytest
 import sentencepiece
 
 import nmt
-from nmt.cli import export
 from nmt.config import load_saved
 from nmt.corpora import command as data
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.errors import ConfigError
+from nmt.exporting import command as export
 from tests.compiled import needed_engine
 
 TEXTS = ["10² m", "او می\u200cرود", "น้ำ", "½ … ™ ŀ", "Ａｂ ﬁ", "a\u00a0b\u202f!", "Cafe", "日本。", "Ⅷ ℃ №"]

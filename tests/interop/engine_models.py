@@ -59,7 +59,7 @@ UNITS = {
     "atr": [{"activation": a} for a in ("none", "output", "state", "candidate")]
     + [{"gates": "coupled"}, {"gates": "coupled_input", "activation": "output"}],
     "gru": [{}, {"reset": "after"}],
-    "lstm": [{}, {"peepholes": True}, {"output_activation": "identity"}],
+    "lstm": [{}, {"peepholes": True}, {"output_activation": "identity"}, {"output_activation": "sigmoid"}],
     "rnn": [{}, {"activation": "relu"}],
     "lrn": [{}, {"tanh": True}],
     "olrn": [{}, {"tanh": True}],

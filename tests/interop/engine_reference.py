@@ -50,10 +50,12 @@ class File:
         self.bias = settings[10] - 1 if settings[10] else None
         self.multiple = settings[11] + 1
         assert settings[12] == bytes(16)
-        assert version == (1 if self.bias is None and self.multiple == 1 else 2)
         self.registers = list(struct.iter_unpack("<2I", self.sections["REGS"]))
         self.states = list(struct.iter_unpack("<3I", self.sections["STAT"]))
         self.programs = {name: _instructions(self.sections[name]) for name in ("ENCO", "STEP")}
+        later = self.bias is not None or self.multiple > 1
+        sigmoid = any(one.op == 30 and one.p > 1 for program in self.programs.values() for one in program)
+        assert version == (2 if later or sigmoid else 1)
         self.kinds: list[int] = []
         self.tensors = [self._tensor(*entry) for entry in struct.iter_unpack("<4I3Q", self.sections["TENS"])]
 
@@ -348,4 +350,4 @@ class Search:
             i, f = i + self._vector(one, 1) * c, f + self._vector(one, 2) * c
         c = sigmoid(i) * np.tanh(g) + sigmoid(f) * c
         o = o + self._vector(one, 3) * c if peepholes else o
-        return np.concatenate([sigmoid(o) * (c if one.p else np.tanh(c)), c], 1)
+        return np.concatenate([sigmoid(o) * (np.tanh(c), c, sigmoid(c))[one.p], c], 1)

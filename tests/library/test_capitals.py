@@ -13,7 +13,8 @@ import yaml
 
 import nmt
 from nmt.case_marks.lines import capitals
-from nmt.cli import export, translate
+from nmt.cli import translate
+from nmt.exporting import command as export
 from nmt.interop import run_layout
 from nmt.light import Translator
 from tests.compiled import needed_engine

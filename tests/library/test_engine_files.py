@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import nmt
-from nmt.cli import export
+from nmt.exporting import command as export
 from nmt.kept_text.lines import find_placeholders
 from nmt.library.values import Options
 from nmt.light import binding

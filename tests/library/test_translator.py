@@ -144,6 +144,14 @@ def test_wishes_of_a_call_and_of_a_sentence(local: nmt.Translator) -> None:
     assert first.text.split()[0] == wanted
     assert second.source == "a b\nc"
     assert free not in second.text.split()
+    beginnings = [wanted, "x", free]
+    several = local.translate(["a b", "b", "a b"], prefix=[f"{word} " for word in beginnings])
+    assert [result.text.split()[0] for result in several] == beginnings
+    assert local.translate([], prefix=[]) == [] and local.translate(["a"], prefix=[""]) == local.translate(["a"])
+    with pytest.raises(nmt.DataError, match=r"prefix: 1 for 2 texts; give one for each"):
+        local.translate(["a", "b"], prefix=["x"])
+    with pytest.raises(TypeError, match="prefix must be a string, not"):
+        local.translate("a", prefix=["x"])
     with pytest.raises(nmt.DataError, match=r"forbidden: 'x' is in the prefix"):
         local.translate("a", prefix="x", forbidden="x")
     for wrong in (lambda: nmt.Request("a", required=3), lambda: local.translate([], forbidden=[3])):  # type: ignore

@@ -95,6 +95,10 @@ def test_a_file_of_prefixes_has_one_for_each_line(run: Any, engine: Path, model:
     with Translator(model, library=engine) as translator:
         asked = [Request(line, prefix=prefix) for line, prefix in zip(lines, prefixes, strict=True)]
         assert (code, out.splitlines()) == (0, [one.text for one in translator.translate(asked, scores=False)])
+        given = translator.translate(lines, prefix=prefixes, scores=False)
+        assert out.splitlines() == [one.text for one in given]
+        with pytest.raises(EngineError, match=f"prefix: 1 for {len(lines)} texts; give one for each"):
+            translator.translate(lines, prefix=["x"])
     assert all(line.startswith(prefix.strip()) for line, prefix in zip(out.splitlines(), prefixes, strict=True))
     for wrong, said in (
         (text + b"\n", f"{file}: has fewer lines than the input; there must be one for each"),

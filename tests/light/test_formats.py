@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import nmt.light
-from nmt.cli import export, translate
+from nmt.cli import translate
+from nmt.exporting import command as export
 from nmt.interop.engine.opened import compiled_engine
 from nmt.light import command
 from tests.conftest import REPOSITORY

@@ -269,7 +269,7 @@ def lstm(x: Array, h: Array, u: Array, v: Array, p: int) -> Array:
     i, f, o, g = x + u + v[0]
     peepholes = [w[0] for w in v[1:]] if len(v) > 1 else [0, 0, 0]
     c = sigmoid(i + peepholes[0] * h[1]) * np.tanh(g) + sigmoid(f + peepholes[1] * h[1]) * h[1]
-    return np.stack([sigmoid(o + peepholes[2] * c) * (c if p else np.tanh(c)), c])
+    return np.stack([sigmoid(o + peepholes[2] * c) * (np.tanh(c), c, sigmoid(c))[p], c])
 
 
 # unit: equation, inputs, states, recurrent products, the widths of its vectors in H, options
@@ -284,7 +284,7 @@ UNITS: dict[int, tuple[Callable[..., Array], int, int, int, tuple[int, ...], ran
     RNN: (rnn, 1, 1, 1, (1,), range(2)),
     GRU_RESET: (gru_reset, 3, 1, 3, (2,), range(1)),
     GRU: (gru, 3, 1, 3, (2, 1), range(2)),
-    LSTM: (lstm, 4, 2, 4, (4,), range(2)),
+    LSTM: (lstm, 4, 2, 4, (4,), range(3)),
 }
 
 

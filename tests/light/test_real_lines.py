@@ -135,7 +135,7 @@ def test_a_thousand_lines(
 ) -> None:
     run = trained(tmp_path, multi30k, architecture, unit)
     file = tmp_path / "model.nmt"
-    command = [sys.executable, "-m", "nmt.cli.export", str(run), "-o", str(file), "--precision", "fp32"]
+    command = [sys.executable, "-m", "nmt.exporting.command", str(run), "-o", str(file), "--precision", "fp32"]
     subprocess.run(command, capture_output=True, check=True)
     lines = list(read_lines(multi30k / "test_2016_flickr.en.gz"))[:LINES]
     engine, pytorch = Translator(file, library=compiled_engine()), nmt.load(run, device="cpu", precision="fp32")

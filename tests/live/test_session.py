@@ -14,8 +14,9 @@ import pytest
 import torch
 
 import nmt
-from nmt.cli import export, translate
+from nmt.cli import translate
 from nmt.data.vocabulary import EOS, PAD
+from nmt.exporting import command as export
 from nmt.interop.model_dir import load_model
 from nmt.live.encoding import Listener
 from nmt.live.words import words_of

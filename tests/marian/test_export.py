@@ -97,6 +97,26 @@ def test_a_folder_is_read_again(student: Path, dev: str, tmp_path: Path, ssru: P
     assert config["models"] == ["model.intgemm.alphas.bin"] and config["gemm-precision"] == "int8shiftAlphaAll"
 
 
+def test_only_a_folder_of_its_own_is_replaced(
+    student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    back, other = tmp_path / "back", tmp_path / "other"
+    command = ("nmt-convert", "to-marian", str(student), "-o")
+    assert call(*command, str(back)) == 0
+    capsys.readouterr()
+    assert call(*command, str(back)) == 1
+    assert "back: exists already; choose another name or replace it with --overwrite" in capsys.readouterr().err
+    (back / "model.npz").write_bytes(b"")
+    assert call(*command, str(back), "--overwrite") == 0 and (back / "model.npz").stat().st_size
+    other.mkdir()
+    (other / "config.yml").touch()
+    assert call(*command, str(other), "--overwrite") == 1
+    assert "other: --overwrite replaces only folders of to-marian" in capsys.readouterr().err
+    made = tmp_path / "made"
+    for more in ((), ("--overwrite",)):
+        assert call("nmt-convert", "marian", str(back), "-o", str(made), *more) == 0
+
+
 def test_without_text_there_is_no_8_bit_file(student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("nmt-convert", "to-marian", str(student), "-o", str(tmp_path / "back")) == 0
     assert not (tmp_path / "back" / "model.intgemm.alphas.bin").exists()

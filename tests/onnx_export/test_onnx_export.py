@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from nmt.cells import LRN
-from nmt.cli import export, translate
+from nmt.cli import translate
 from nmt.data import EOS
 from nmt.data.batching import pad
 from nmt.errors import ConfigError
+from nmt.exporting import command as export
 from nmt.files import read_sums
 from nmt.interop.engine.opened import compiled_engine
 from nmt.light import Translator

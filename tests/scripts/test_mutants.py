@@ -31,6 +31,7 @@ TOGETHER = {
     "doubts": "training",
     "dry_run": "training",
     "evaluating": "evaluation",
+    "exporting": "interop",
     "inspection": "library",
     "learned_metrics": "evaluation",
     "live": "guided_alignment",

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import nmt
-from nmt.cli import export, translate
+from nmt.cli import translate
 from nmt.data.matching import is_in_text
 from nmt.data.sentences import splitter_of
 from nmt.errors import say_once
 from nmt.evaluating import command as evaluate
+from nmt.exporting import command as export
 from nmt.interop.run_layout import TrainingFacts, write_facts
 from nmt.light import Translator
 from nmt.optimization import average

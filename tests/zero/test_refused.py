@@ -165,13 +165,32 @@ def test_nothing_is_overwritten(tmp_path: Path, options: list[str], capsys: pyte
     assert convert(options, tmp_path / "ours") == 0
     capsys.readouterr()
     assert convert(options, tmp_path / "ours") == 1
-    assert "this directory is not empty" in refused(capsys)
+    assert "ours: exists already; choose another name or replace it with --overwrite" in refused(capsys)
     (tmp_path / "back.tgt.vocab").touch()
     assert call("nmt-convert", "to-zero", str(tmp_path / "ours"), "-o", str(tmp_path / "back.npz")) == 1
     assert "back.tgt.vocab: exists" in refused(capsys)
     assert call("nmt-convert", "to-zero", str(tmp_path / "ours"), "-o", str(tmp_path / "back")) == 2
     assert "back: the name must end in .npz" in refused(capsys)
     assert not list(tmp_path.glob("*.npz.*")) and not (tmp_path / "back.src.vocab").exists()
+
+
+def test_only_what_was_converted_is_replaced(
+    tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, back = tmp_path / "ours", tmp_path / "back.npz"
+    assert convert(options, ours) == 0
+    (ours / "notes.txt").touch()
+    assert convert([*options, "--overwrite"], ours) == 0
+    assert not (ours / "notes.txt").exists() and not list(tmp_path.glob("*ours?*"))
+    for _ in range(2):
+        assert call("nmt-convert", "to-zero", str(ours), "-o", str(back), "--overwrite") == 0
+    capsys.readouterr()
+    (tmp_path / "back.src.vocab").unlink()
+    assert call("nmt-convert", "to-zero", str(ours), "-o", str(back), "--overwrite") == 1
+    assert "back.npz: --overwrite replaces only what to-zero has written" in refused(capsys)
+    run = make_run(tmp_path / "run", steps=(10,))
+    assert convert([*options, "--overwrite"], run) == 1
+    assert "run: --overwrite replaces only converted models, and this is not one" in refused(capsys)
 
 
 def make_model(folder: Path, **model: Any) -> Path:

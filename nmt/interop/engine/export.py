@@ -6,6 +6,7 @@ sections, tables and checksum.
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 import zlib
@@ -23,7 +24,7 @@ from nmt.errors import CheckpointError, ConfigError, printable
 from nmt.files import reason, writing
 from nmt.interop.engine.lowering import lower
 from nmt.interop.engine.opened import MAGIC
-from nmt.interop.engine.program import NONE, SMALLEST_INT8, Instruction, Lowered, Precision, Stored, Value
+from nmt.interop.engine.program import NONE, SMALLEST_INT8, Instruction, Lowered, Op, Precision, Stored, Value
 from nmt.interop.export import Exported, check_range, read_for_export
 from nmt.interop.facts import facts_for_tools
 from nmt.interop.model_dir import LoadedModel
@@ -42,6 +43,7 @@ PRECISIONS: Final[dict[Precision, str]] = {
 VERSION: Final = 1
 LATER_VERSION: Final = 2
 """Of files with a bias of the output layer, a multiple of words or case marks: earlier engines would pass over them."""
+_INSTRUCTION: Final = "<14Iif"
 _LATER: Final = 40
 """The place of these in the settings."""
 _ALIGNMENT: Final = 64
@@ -321,7 +323,9 @@ def file_of(sections: Mapping[str, Content]) -> list[Content]:
         sums = zlib.crc32(piece, sums)
     has_later = any(sections.get("SETT", b"")[_LATER:])
     marked = any(has_case_marks(bytes(sections[name])) for name in ("SPMS", "SPMT") if name in sections)
-    version = LATER_VERSION if has_later or marked else VERSION
+    steps = (struct.iter_unpack(_INSTRUCTION, bytes(sections.get(name, b""))) for name in ("ENCO", "STEP"))
+    sigmoid = any(op == Op.LSTM and p > 1 for op, *_, p, _ in itertools.chain.from_iterable(steps))
+    version = LATER_VERSION if has_later or marked or sigmoid else VERSION
     return [MAGIC + struct.pack("<IIQII", version, len(sections), place, sums, 0) + table, *body]
 
 
@@ -336,7 +340,7 @@ def _instruction(instruction: Instruction) -> bytes:
     places = [(NONE, 0) if value is None else (value.register, value.column) for value in values]
     tensors = [*instruction.tensors, *[NONE] * (_TENSORS - len(instruction.tensors))]
     numbers = [number for place in places for number in place]
-    return struct.pack("<14Iif", instruction.op, *numbers, *tensors, instruction.n, instruction.p, instruction.f)
+    return struct.pack(_INSTRUCTION, instruction.op, *numbers, *tensors, instruction.n, instruction.p, instruction.f)
 
 
 def _tensors(stored: Iterable[Stored]) -> tuple[bytes, bytearray]:

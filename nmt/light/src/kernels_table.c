@@ -321,7 +321,7 @@ UNIT_ROW(gru_row) {
 }
 
 INLINE void lstm_channels(const float *x, const float *before, const float *u, const float *const v[4], float *after,
-                          i64 H, const int linear, const int peepholes, const float with) {
+                          i64 H, const int activation, const int peepholes, const float with) {
     const float *b = v[0], *pi = v[1], *pf = v[2], *po = v[3];
 #pragma omp simd
     for (i64 j = 0; j < H; j++) {
@@ -332,13 +332,13 @@ INLINE void lstm_channels(const float *x, const float *before, const float *u, c
         float memory = lstm_memory(i, f, g, c);
         if (peepholes) o += with * po[j] * memory;
         after[H + j] = memory;
-        after[j] = lstm_output(o, memory, linear);
+        after[j] = lstm_output(o, memory, activation);
     }
 }
 
 UNIT_ROW(lstm_row) { /* in the loop for all that is rare, peepholes that are not there have no weight */
     const float *const vectors[4] = {v[0], v[1] ? v[1] : v[0], v[1] ? v[2] : v[0], v[1] ? v[3] : v[0]};
-    if (p || v[1]) lstm_channels(x, before, u, vectors, after, H, p != 0, 1, v[1] ? 1.0f : 0.0f);
+    if (p || v[1]) lstm_channels(x, before, u, vectors, after, H, p, 1, v[1] ? 1.0f : 0.0f);
     else lstm_channels(x, before, u, vectors, after, H, 0, 0, 0.0f);
 }
 

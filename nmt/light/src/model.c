@@ -319,7 +319,7 @@ static bool vectors_fit(const model *m, const instruction *i, const shape *s) {
     }
     if (i->op == LSTM && (i->t[1] == NONE) + (i->t[2] == NONE) + (i->t[3] == NONE) != (i->t[1] == NONE ? 3 : 0))
         return false;
-    return true;
+    return i->op != LSTM || (i->p >= 0 && i->p <= 2);
 }
 
 /* Numbers of attentions and caches, which stand where others have tensors; caches get their width. So do the heads that

@@ -11,7 +11,8 @@ from torch import Tensor
 from nmt.ops.recurrence import State, recurrent_product
 from nmt.ops.unit import GateValues, OneProductKernel, Unit, Update, register
 
-OutputActivation = Literal["tanh", "identity"]
+OutputActivation = Literal["tanh", "identity", "sigmoid"]
+_ACTIVATIONS = {"tanh": torch.tanh, "identity": lambda c: c, "sigmoid": torch.sigmoid}
 
 
 @register("lstm")
@@ -21,13 +22,13 @@ class LSTM(Unit):
 
     Inputs x_i, x_f, x_o, x_g; one matrix, U (3H rows) above V (H rows), which are normalised separately with layer
     norm. With `peepholes` there are three vectors: w_i * c', w_f * c' and w_o * c are added in the sigmoids of i, f
-    and o. With `output_activation="identity"` h = o * c.
+    and o. `output_activation`, "identity" or "sigmoid", takes the place of this last tanh.
     """
 
     inputs = 4
     states = 2
     matrices = 1
-    codes = {"output_activation": {"tanh": 0, "identity": 1}}
+    codes = {"output_activation": {"tanh": 0, "identity": 1, "sigmoid": 2}}
     native = "nmt.ops.lstm:LSTMKernel"
     triton = "nmt.ops.lstm.triton:LSTMKernel"
 
@@ -52,7 +53,7 @@ class LSTM(Unit):
         if self.peepholes:
             o = o + w_o * c
         o = torch.sigmoid(o)
-        h = o * (torch.tanh(c) if self.output_activation == "tanh" else c)
+        h = o * _ACTIVATIONS[self.output_activation](c)
         return GateValues({"i": i, "f": f, "o": o}, Update(g, i, f)), (h, c)
 
     @property

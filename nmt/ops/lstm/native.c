@@ -1,10 +1,12 @@
-/* LSTM: c = sigmoid(i) tanh(g) + sigmoid(f) c', h = sigmoid(o) tanh(c), or `linear` in c; i, f, o and g are x + u + b.
+/* LSTM: c = sigmoid(i) tanh(g) + sigmoid(f) c', h = sigmoid(o) tanh(c), with `activation` 1 sigmoid(o) c, with 2 sigmoid(o) sigmoid(c); i, f, o and g are x + u + b.
    First one channel, for the training kernels and the engine. */
 
 #include "../native/simd.h"
 
 INLINE float lstm_memory(float i, float f, float g, float c) { return sigmoid(i) * fast_tanh(g) + sigmoid(f) * c; }
-INLINE float lstm_output(float o, float c, int linear) { return sigmoid(o) * (linear ? c : fast_tanh(c)); }
+INLINE float lstm_output(float o, float c, int activation) {
+    return sigmoid(o) * (activation == 0 ? fast_tanh(c) : activation == 1 ? c : sigmoid(c));
+}
 
 #ifndef UNIT_LOOPS /* the engine has loops of its own */
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import convert, export, train, translate
+from nmt.cli import convert, train, translate
 from nmt.evaluating import command as evaluate
+from nmt.exporting import command as export
 from nmt.optimization import average
 from nmt.run_check import command as check
 from nmt.scoring import command as score
@@ -162,3 +163,23 @@ def test_a_plugin_is_named_again(folder: Path, tmp_path: Path, capsys: pytest.Ca
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "It needs the code of a plugin, which is not in this folder: `--plugin exported_units.py`." in card
     assert translate.main([str(tmp_path / "out"), "-i", str(folder / "dev.en"), *options]) == 0
+
+
+def test_an_average_is_that_of_nmt_average(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, mean = folder / "run", tmp_path / "mean"
+    assert average.main([str(run), "--last", "2", "-o", str(mean)]) == 0
+    assert export.main([str(mean), "-o", str(tmp_path / "two_steps")]) == 0
+    capsys.readouterr()
+    assert export.main([str(run), "-o", str(tmp_path / "one_step"), "--average", "last:2"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{tmp_path / 'one_step'}: {run}, the average of step-") and ", in fp32, " in said
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("one_step", "two_steps")]
+    assert weights[0] == weights[1] != (folder / "run/checkpoints/step-6/model.safetensors").read_bytes()
+    assert not list(tmp_path.rglob("nmt-export*"))
+    assert "is not allowed; write for example last:5" in refused(
+        capsys, export, run, "-o", tmp_path / "x", "--average", "last5"
+    )
+    assert "--average: does not go with --checkpoint" in refused(
+        capsys, export, run, "-o", tmp_path / "x", "--average", "best:1", "--checkpoint", "6"
+    )
+    assert "--last 99: only " in refused(capsys, export, run, "-o", tmp_path / "x", "--average", "last:99")

@@ -14,16 +14,17 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from nmt.cli import export
 from nmt.config import dump, load_config, load_saved
 from nmt.data import EOS, PAD
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
+from nmt.exporting import command as export
 from nmt.interop import run_layout
 from nmt.interop.model_dir import load_model
 from nmt.light import Translator
 from nmt.models import build_model
 from nmt.search.shortlist import Shortlist
 from nmt.search.values import FIRST_EOS_PENALTY
+from nmt.shortlisting import command as shortlist
 from nmt.zero.search import greedy_search
 from tests.compiled import needed_engine
 from tests.interop.engine_reference import File, Search
@@ -137,6 +138,21 @@ def test_two_vocabularies_are_two_models(run: Path, tmp_path: Path) -> None:
     file = exported(tmp_path / "two", tmp_path / "two.nmt")
     assert (file.sections["SPMS"], file.sections["SPMT"]) == tokenizer.models
     assert file.sections["SPMS"] != file.sections["SPMT"]
+
+
+def test_a_shortlist_is_made_as_by_its_own_command(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for side in ("en", "de"):
+        Path(f"corpus.{side}").write_text("a longaer sentence of ax\nc\nsentence of by b longber\n" * 3)
+    assert shortlist.main([str(run), "-o", "own"]) == 0
+    wanted = exported(run, "--shortlist", "own", tmp_path / "a.nmt").sections["LIST"]
+    capsys.readouterr()
+    assert exported(run, "--shortlist", "make", tmp_path / "b.nmt").sections["LIST"] == wanted
+    assert "nmt-export: --shortlist: 9 sentence pairs; " in capsys.readouterr().err
+    Path("corpus.en").unlink()
+    assert "data.train: " in refused(capsys, run, "-o", tmp_path / "c.nmt", "--shortlist", "make", code=1)
 
 
 def test_a_shortlist_comes_from_the_option_or_the_settings(

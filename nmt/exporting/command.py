@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from nmt.cli.arguments import MODEL, add_checkpoint
+from nmt.cli.arguments import MODEL, add_checkpoint, positive
 from nmt.cli.common import add_plugins, main_of, make_parser, path_of_place
-from nmt.errors import ConfigError, DataError, counted, printable
+from nmt.errors import ConfigError, DataError, counted, printable, shown
 from nmt.light.pretrained import SUFFIX
-from nmt.registry import EXPORTS
+from nmt.registry import EXPORTS, SHORTLISTS
 
 if TYPE_CHECKING:
     from nmt.interop.engine.program import Precision
@@ -25,9 +27,19 @@ DESCRIPTION = """Export a model in one of three formats: a folder with weights, 
 a model card, which all commands accept in place of the run; one file for the engine, which translates without PyTorch;
 or ONNX graphs for programs that use ONNX Runtime."""
 FORMATS = ("engine", "folder", "onnx")
+MAKE = "make"
+"""In place of the name of a shortlist: it is made."""
 FOLDER_PRECISIONS = ("fp32", "bf16", "int8", "int8_bf16")
 ENGINE_PRECISIONS: Final[tuple[Precision, ...]] = ("int8", "fp32", "bf16")
 ONNX_PRECISIONS = ("fp32", "int8")
+
+
+def _checkpoints(text: str) -> tuple[bool, int]:
+    """Whether the best ones are meant, or else the last, and how many."""
+    which, colon, number = text.partition(":")
+    if which not in ("last", "best") or not colon:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is not allowed; write for example last:5 or best:3")
+    return which == "best", positive(number)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -67,9 +79,16 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--shortlist",
-        metavar="FILE",
+        metavar="FILE|make",
         help="of nmt-shortlist, for the engine: each sentence is translated with the words listed for it alone "
-        "(default: decoding.shortlist of the model)",
+        "(default: decoding.shortlist of the model); make: one is made from the training text of the model, as "
+        "nmt-shortlist does",
+    )
+    parser.add_argument(
+        "--average",
+        metavar="last:N|best:N",
+        type=_checkpoints,
+        help="export the mean of the newest N checkpoints of a run, or of the best N by validation",
     )
     parser.add_argument(
         "--note",
@@ -104,8 +123,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("--source, --ref: each needs the other")
     if arguments.source is not None and format_ != "engine":
         raise ConfigError("--source: allowed only with --format engine")
-    measured = "" if arguments.source is None else _measured(arguments)
-    exported, what = _exported(arguments, format_, note=measured)
+    if arguments.average is not None and arguments.checkpoint != "best":
+        raise ConfigError("--average: does not go with --checkpoint")
+    with _prepared(arguments) as (made, model):
+        measured = "" if arguments.source is None else _measured(made)
+        exported, what = _exported(made, format_, note=measured)
     from nmt.interop.facts import megabytes
 
     for note in exported.notes:
@@ -114,9 +136,35 @@ def run(arguments: argparse.Namespace) -> int:
     if format_ == "folder" and arguments.precision not in (None, "fp32"):
         unpacked = sum(4 * weight.numel() for weight in exported.model.model.state_dict().values())
         weights += f", in fp32 {megabytes(unpacked)}"
-    print(f"{arguments.output}: {exported.model.path} {what}, {megabytes(exported.total)} ({weights})")
+    print(f"{arguments.output}: {model or exported.model.path} {what}, {megabytes(exported.total)} ({weights})")
     print(measured.partition("\n\n")[2], end="\n" if measured else "")
     return 0
+
+
+@contextlib.contextmanager
+def _prepared(arguments: argparse.Namespace) -> Iterator[tuple[argparse.Namespace, str]]:
+    """The arguments with what is made for this export alone, and of an average what it is of."""
+    from nmt.files import temporary_directory
+
+    (model,), shortlist, averaged = arguments.models, arguments.shortlist, ""
+    if arguments.average is None and shortlist != MAKE:
+        yield arguments, ""
+        return
+    with temporary_directory("nmt-export") as folder:
+        if shortlist == MAKE:
+            shortlist = str(folder / "shortlist.safetensors")
+            make = SHORTLISTS.get("dice")
+            said = make(model, shortlist, checkpoint=arguments.checkpoint, plugins=arguments.plugins)
+            print(f"nmt-export: --shortlist: {said}", file=sys.stderr)
+        if arguments.average is not None:
+            from nmt.training.run_dir import average_checkpoints, chosen_checkpoints
+
+            best, number = arguments.average
+            checkpoints = chosen_checkpoints(Path(model), number, best=best)
+            average_checkpoints(checkpoints, folder / "average", run=Path(model))
+            averaged = f"{model}, the average of {', '.join(path.name for path in checkpoints)},"
+            model = str(folder / "average")
+        yield argparse.Namespace(**{**vars(arguments), "models": [model], "shortlist": shortlist}), averaged
 
 
 def _measured(arguments: argparse.Namespace) -> str:
