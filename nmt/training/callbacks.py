@@ -60,6 +60,8 @@ class ValidationResult(NamedTuple):
     scores: Mapping[str, float]
     """`loss`, and one for each of `evaluation.metrics`."""
     new_best: bool
+    samples: Sequence[Mapping[str, str]] = ()
+    """`source`, `reference` and `translation` of `evaluation.samples` sentences, the same ones at each validation."""
 
 
 class End(NamedTuple):

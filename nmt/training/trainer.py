@@ -195,7 +195,7 @@ class Trainer:
             part.end_validation(score, higher_is_better=self.ranking.higher_is_better)
         self.progress.validated_step = self.progress.step
         self._report(result, new_best=new_best)
-        measured = ValidationResult(self.progress.step, result.scores, new_best)
+        measured = ValidationResult(self.progress.step, result.scores, new_best, result.samples)
         self.callbacks.call("on_validation", lambda member: member.on_validation(measured))
         return new_best
 
