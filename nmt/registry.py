@@ -93,6 +93,7 @@ TOKENIZERS: Registry[Any] = Registry(
 )
 FORMS: Registry[Any] = Registry("form of parallel text", "nmt.text_forms.files")
 GENERATORS: Registry[Any] = Registry("generator of text", "nmt.demo_corpus.text")
+GROUPINGS: Registry[Any] = Registry("way to group lines or words", "nmt.evaluating.groups", "nmt.evaluating.words")
 GUIDES: Registry[Any] = Registry("guide of attention", "nmt.guided_alignment.guide", "nmt.live.waiting")
 LOSSES: Registry[Any] = Registry("loss", "nmt.training.losses", "nmt.optimization.losses")
 OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training.optimizers", "nmt.optimization.optimizers")

@@ -27,8 +27,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "runs").mkdir()
     for name in ("wmt14_lrn", "multi30k_lrn", "multi30k_atr"):
         make_run(tmp_path / "runs" / name, sentencepiece=True)
-    for name in ("greedy.de", "beam.de", "newstest2014.de", "test_2016_flickr.de", "test_2016_flickr.en"):
+    texts = ("greedy.de", "beam.de", "newstest2014.de", "test_2016_flickr.de", "test_2016_flickr.en")
+    for name in (*texts, "train.de"):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in TEXT))
+    (tmp_path / "domains.tsv").write_text("domain\nhome\nstreet\nstreet\n")
     for name in ("wmt14", "wmt15"):
         (tmp_path / name).mkdir()
         monkeypatch.setattr(DATASETS[name], "_outdir", str(tmp_path / name))

@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from nmt.cli.arguments import (
@@ -25,8 +27,11 @@ from nmt.cli.common import add_device, add_errors, add_plugins, main_of, make_pa
 from nmt.cli.descriptors import require
 from nmt.cli.lines import STDIN, LinesBar, read_texts
 from nmt.config import import_plugins
+from nmt.data import read_lines
 from nmt.errors import ConfigError, printable
+from nmt.evaluating.groups import CORPUS, FREQUENCY, LENGTH, Grouping, by_length, by_name, read_names
 from nmt.evaluating.sentences import check_ending, rows
+from nmt.evaluating.words import of_words, training_text
 from nmt.evaluation import Metric, check_subwords
 from nmt.evaluation.metrics import counting
 from nmt.evaluation.report import FORMATS, written
@@ -144,7 +149,28 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="also write the scores of each sentence: FILE.tsv has numbers, FILE.jsonl the texts too",
     )
-    scores.add_argument("--by-length", action="store_true", help="also score short and long sentences separately")
+    scores.add_argument(
+        "--by",
+        metavar="WHAT",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="also score parts of the text: by length in words; by corpus, domain or another column of --groups; by "
+        "corpus also where -t has several sets; by frequency: words by how often the training text has them",
+    )
+    scores.add_argument(
+        "--by-length", dest="by", action="append_const", const=LENGTH, help="short and long lines: alias of --by length"
+    )
+    scores.add_argument(
+        "--groups",
+        metavar="FILE",
+        help="for --by: a name for each line, or columns of names in TSV, whose first line names the columns",
+    )
+    scores.add_argument(
+        "--frequency-of",
+        metavar="FILE",
+        help="training text in the target language, for --by frequency (default: that of the first MODEL)",
+    )
     scores.add_argument("--confidence", action="store_true", help="95%% intervals, by bootstrap resampling")
     output = scores.add_mutually_exclusive_group()
     output.add_argument("--format", choices=FORMATS, help="format of the tables (default: text)")
@@ -213,16 +239,19 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if needing and arguments.source is None:
         raise ConfigError(f"--metrics {needing[0]}: needs --source, the text that was translated")
     texts = read_texts("nmt-eval", _inputs(arguments), policy=arguments.errors)
+    arguments.grouped = partial(_groupings, arguments, _names(arguments, lines=len(texts[0])))
     if arguments.live is not None:
         return int(LAGS.get("live")(arguments, texts, make_metrics))
+    training = training_text(arguments) if FREQUENCY in arguments.by else []
     with _written_to(arguments.sentences, arguments) as sentences:
-        return _scored(arguments, texts, metrics, labels=labels, language=language, sentences=sentences)
+        return _scored(arguments, texts, metrics, training, labels=labels, language=language, sentences=sentences)
 
 
 def _scored(
     arguments: argparse.Namespace,
     texts: list[list[str]],
     metrics: list[Metric],
+    training: Sequence[Path],
     *,
     labels: Sequence[str],
     language: str,
@@ -241,6 +270,7 @@ def _scored(
         hypotheses = made | hypotheses
         references = [[models.joined(line) for line in stream] for stream in references]
         metrics = make_metrics(arguments, language=language or models.languages[1])
+        language = language or models.languages[1]
         if compared is not None:
             hypotheses = {name: compared(lines) for name, lines in hypotheses.items()}
             references = [compared(stream) for stream in references]
@@ -259,14 +289,40 @@ def _scored(
         samples=arguments.samples,
         seed=DEFAULT_SEED if arguments.seed is None else arguments.seed,
         confidence=arguments.confidence,
-        lengths=arguments.by_length,
+        groups=arguments.grouped(references[0]),
         sources=None if arguments.robustness else sources,
     )
+    if training:
+        words = of_words(metrics, hypotheses, references[0], training, language=language)
+        found = [system._replace(results=[*system.results, *words[system.name]]) for system in found]
     if sentences is not None:
         for row in rows(arguments.sentences, metrics, hypotheses, references, sources):
             sentences.write(row.encode())
     print(written(found, arguments.format or "text"))
     return exit_code
+
+
+def _names(arguments: argparse.Namespace, *, lines: int) -> dict[str, list[str]]:
+    """By each kind of --by that needs names those of all lines: of --groups, or of the sets of -t."""
+    kinds = _named_kinds(arguments)
+    if not kinds:
+        return {}
+    if arguments.groups is not None:
+        return read_names(arguments.groups, kinds, lines=lines, policy=arguments.errors)
+    sets = zip(arguments.test_set.split(","), arguments.ref[0], strict=True)
+    return {CORPUS: [name for name, file in sets for _ in read_lines(file)]}
+
+
+def _named_kinds(arguments: argparse.Namespace) -> list[str]:
+    return [kind for kind in dict.fromkeys(arguments.by) if kind not in (LENGTH, FREQUENCY)]
+
+
+def _groupings(
+    arguments: argparse.Namespace, names: Mapping[str, Sequence[str]], reference: Sequence[str]
+) -> dict[str, Grouping]:
+    """The groups of the lines by each kind of --by, in its order."""
+    kinds = [kind for kind in dict.fromkeys(arguments.by) if kind != FREQUENCY]
+    return {kind: by_length(reference) if kind == LENGTH else by_name(kind, names[kind]) for kind in kinds}
 
 
 def _written_to(path: str | None, arguments: argparse.Namespace) -> AbstractContextManager[BinaryIO | None]:
@@ -347,6 +403,19 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
             several = f"for the ensemble of several write {'+'.join(map('+'.join, systems))}"
             problem = "does not go with --hyp" if arguments.hyp else several
             raise ConfigError(f"{option}: needs one MODEL; {problem}")
+    named = _named_kinds(arguments)
+    if named and arguments.groups is None and (named != [CORPUS] or "," not in (arguments.test_set or "")):
+        without = f"Allowed without it: {LENGTH}, {FREQUENCY}, and with several sets of -t {CORPUS}"
+        raise ConfigError(f"--by {named[0]}: needs --groups FILE, which names it for each line. {without}.")
+    for option, needed in (("groups", f"{CORPUS}, domain or another column of it"), ("frequency_of", FREQUENCY)):
+        if getattr(arguments, option) is not None and not (named if option == "groups" else FREQUENCY in arguments.by):
+            raise ConfigError(f"{command_option(option)}: needs --by {needed}")
+    if FREQUENCY in arguments.by:
+        for alone in ("robustness", "live"):
+            if getattr(arguments, alone):
+                raise ConfigError(f"--by {FREQUENCY}: does not go with --{alone}")
+        if arguments.frequency_of is None and not systems:
+            raise ConfigError(f"--by {FREQUENCY}: needs --frequency-of FILE, the training text in the target language")
     if arguments.output is not None and is_one_file(arguments.output, STDOUT):
         raise ConfigError(f"-o {arguments.output}: standard output has the scores; give a file for the translations")
     if arguments.robustness and (arguments.output or arguments.baseline):

@@ -1,13 +1,15 @@
-"""The results of nmt-eval as text of 80 columns, Markdown, LaTeX and JSON."""
+"""The results of nmt-eval as text of 80 columns, Markdown, LaTeX, CSV and JSON."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from nmt.evaluation.metrics import LengthBucket, Score
+from nmt.evaluation.metrics import Score
 from nmt.evaluation.significance import APPROXIMATE, BOOTSTRAP, Comparison, Confidence, Interval
 
 WIDTH = 80
@@ -23,13 +25,34 @@ TEST_NAMES: Final = {BOOTSTRAP: "paired bootstrap", APPROXIMATE: "paired approxi
 SAMPLE_NAMES: Final = {BOOTSTRAP: "resamples", APPROXIMATE: "trials"}
 
 
+class Group(NamedTuple):
+    """A part of a text, such as the sentences of a length."""
+
+    name: str
+    size: int
+    """Its sentences, or words."""
+    score: float
+    keys: Mapping[str, Any]
+    """What JSON says of it in place of its name."""
+
+
+class Groups(NamedTuple):
+    """The parts of a text that one metric has scored."""
+
+    title: str
+    head: tuple[str, str]
+    """What the names and the sizes are called."""
+    rows: Sequence[Group]
+
+
 class Result(NamedTuple):
     """All measurements of one system with one metric."""
 
     score: Score
     comparisons: Sequence[tuple[str, Comparison]] = ()
     """Name of each baseline and the comparison with it."""
-    buckets: Sequence[LengthBucket] = ()
+    groups: Mapping[str, Groups] = {}
+    """By what makes the groups, such as `length`."""
     confidence: Confidence | None = None
 
 
@@ -44,8 +67,8 @@ def as_json(systems: Sequence[System]) -> str:
     """A list of objects with sacreBLEU's keys `name`, `score` (unrounded) and `signature`, one for each metric.
 
     For several systems, a list of objects with `system` and `metrics`, the list of that system. `brevity_penalty` and
-    other parts of BLEU, `confidence`, `baselines` and `by_length` are included if requested; `mean` and `ci` are
-    sacreBLEU's names for the true mean and for half the width of the 95% interval.
+    other parts of BLEU, `confidence`, `baselines`, and `by_length` and its like are included if requested; `mean` and
+    `ci` are sacreBLEU's names for the true mean and for half the width of the 95% interval.
     """
     entries = [[_json_object(result) for result in system.results] for system in systems]
     several = [{"system": system.name, "metrics": own} for system, own in zip(systems, entries, strict=True)]
@@ -68,10 +91,8 @@ def _json_object(result: Result) -> dict[str, Any]:
         if one.system is not None:
             own |= {"mean": one.system.mean, "ci": one.system.half_width}
         entry.setdefault("baselines", []).append(own | {"p_value": one.p_value, "signature": one.signature})
-    if result.buckets:
-        entry["by_length"] = [
-            {"first": b.first, "last": b.last, "sentences": b.sentences, "score": b.score.score} for b in result.buckets
-        ]
+    for kind, (_, (_, sizes), rows) in result.groups.items():
+        entry[f"by_{kind}"] = [{**row.keys, sizes: row.size, "score": row.score} for row in rows]
     return entry
 
 
@@ -127,12 +148,33 @@ def latex_tables(tables: Sequence[Table], signatures: Sequence[tuple[str, str]])
 TABLES: Final = {"text": text_tables, "latex": latex_tables, "markdown": markdown_tables}
 
 
+def as_csv(systems: Sequence[System]) -> str:
+    """One table of unrounded numbers: a row for each score, of each comparison with a baseline, and for each group."""
+    stream = io.StringIO()
+    rows = csv.writer(stream, lineterminator="\n")
+    rows.writerow(["system", "metric", "by", "group", "size", "score", "ci", "baseline", "p_value", "signature"])
+    for system in systems:
+        for score, comparisons, groups, sure in system.results:
+            own = system.name, score.name
+            whole = (*own, "", "", "", score.score, sure.interval.half_width if sure else "")
+            for baseline, one in comparisons:
+                rows.writerow((*whole, baseline, one.p_value, one.signature))
+            if not comparisons:
+                rows.writerow((*whole, "", "", sure.signature if sure else score.signature))
+            for kind, parts in groups.items():
+                for row in parts.rows:
+                    rows.writerow((*own, kind, row.name, row.size, row.score, "", "", "", score.signature))
+    return stream.getvalue().removesuffix("\n")
+
+
 def written(systems: Sequence[System], form: str) -> str:
-    """As JSON; or, in one of the forms of TABLES, tables of the scores, then of what was asked for besides."""
-    return as_json(systems) if form == "json" else TABLES[form](_tables(systems), _signatures(systems))
+    """As JSON or CSV; or, in one of the forms of TABLES, tables of the scores, then of what was asked for besides."""
+    whole = _WHOLE.get(form)
+    return TABLES[form](_tables(systems), _signatures(systems)) if whole is None else whole(systems)
 
 
-FORMATS: Final = (*TABLES, "json")
+_WHOLE: Final = {"csv": as_csv, "json": as_json}
+FORMATS: Final = (*TABLES, *_WHOLE)
 
 
 def _fitted(table: Table) -> list[Table]:
@@ -197,12 +239,15 @@ def _tables(systems: Sequence[System]) -> list[Table]:
         found.append(Table(head, rows, "mean, 95% interval"))
     found += _comparisons(systems)
     for system in systems:
-        measured = [result for result in system.results if result.buckets]
-        if measured:  # a row for each bucket of lengths, which all metrics have, a column for each metric
-            head, rows = ("words", "sentences", *(result.score.name for result in measured)), []
-            for same in zip(*(result.buckets for result in measured), strict=True):
-                rows.append((same[0].words, str(same[0].sentences), *(f"{part.score.score:.2f}" for part in same)))
-            found.append(Table(head, rows, "by words in the first reference" + (f", {system.name}" if several else "")))
+        for kind in dict.fromkeys(kind for result in system.results for kind in result.groups):
+            # a row for each group, which all metrics have, a column for each metric
+            measured = [(result.score.name, result.groups[kind]) for result in system.results if kind in result.groups]
+            title, head, _ = measured[0][1]
+            rows = []
+            for same in zip(*(groups.rows for _, groups in measured), strict=True):
+                rows.append((same[0].name, str(same[0].size), *(f"{part.score:.2f}" for part in same)))
+            title += f", {system.name}" if several else ""
+            found.append(Table((*head, *(name for name, _ in measured)), rows, title))
     return found
 
 
@@ -247,6 +292,8 @@ def _comparisons(systems: Sequence[System]) -> list[Table]:
         for place in range(len(systems[0].results)):
             compared = [(s.name, s.results[place], dict(s.results[place].comparisons).get(name)) for s in systems]
             against = [(system, result.score, found) for system, result, found in compared if found is not None]
+            if not against:  # of what is counted, not scored
+                continue
             _, score, first = against[0]
             rows.append(
                 (f"baseline: {name}", score.name, f"{first.baseline_score:.2f}", _interval_text(first.baseline), "")

@@ -9,12 +9,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from nmt.config.options import with_options
 from nmt.data.text import read_lines
 from nmt.errors import ConfigError, DataError, counted, refused, shown
-from nmt.evaluation import Metric, Score, build_metric, by_length, check_subwords, paired_test
+from nmt.evaluation import Metric, Score, build_metric, check_subwords, paired_test
 from nmt.evaluation.metrics import counting
 from nmt.evaluation.report import FORMATS, System, written
 from nmt.evaluation.report import Result as Measured
@@ -23,7 +24,7 @@ from nmt.evaluation.significance import confidence as resampled
 from nmt.library.loading import load, path_of
 from nmt.library.translator import Translator
 from nmt.library.values import Result
-from nmt.registry import METRICS, TEST_SETS
+from nmt.registry import GROUPINGS, METRICS, TEST_SETS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -72,7 +73,7 @@ class Evaluation:
         return found
 
     def as_table(self, format: str = "text") -> str:
-        """The output of `nmt-eval --format`: text, latex, markdown or json."""
+        """The output of `nmt-eval --format`: text, latex, markdown, csv or json."""
         if format not in FORMATS:
             raise ConfigError(refused("format", format, FORMATS, problem="is not known"))
         return written([System(name, [*results.values()]) for name, results in self.measured.items()], format)
@@ -141,13 +142,13 @@ def measured(
     samples: int | None = None,
     seed: int = DEFAULT_SEED,
     confidence: bool = False,
-    lengths: bool = False,
+    groups: Mapping[str, Any] = MappingProxyType({}),
     sources: Sequence[str] | None = None,
 ) -> list[System]:
     """The scores of each system, and its comparisons with each baseline except itself.
 
-    With `confidence` also 95% intervals, with `lengths` scores by length. Without `baselines`, the first of several
-    systems is the baseline.
+    With `confidence` also 95% intervals, with `groups` (of GROUPINGS) scores of each group of lines. Without
+    `baselines`, the first of several systems is the baseline.
     """
     if not baselines and len(systems) > 1:
         first = next(iter(systems))
@@ -162,9 +163,11 @@ def measured(
                 if baseline != name or len(systems) == 1
             ]
             interval = resampled(metric, lines, references, **drawn) if confidence else None
-            buckets = by_length(metric, lines, references=references, sources=sources) if lengths else ()
+            parts = {
+                kind: own.scored(metric, lines, references, sources=sources) for kind, own in (groups or {}).items()
+            }
             score = metric.score(lines, references, sources=sources)
-            found[name].append(Measured(score, compared, buckets, interval))
+            found[name].append(Measured(score, compared, parts, interval))
     return [System(name, results) for name, results in found.items()]
 
 
@@ -285,7 +288,7 @@ def evaluate(
         samples=samples,
         seed=seed,
         confidence=confidence,
-        lengths=by_length,
+        groups={"length": GROUPINGS.get("length")([*streams.values()][0])} if by_length else {},
         sources=sources,
     )
     names = [text.partition(",")[0] for text in dict.fromkeys(metrics)]

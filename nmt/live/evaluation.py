@@ -117,7 +117,7 @@ def _scored(
         samples=arguments.samples,
         **({} if arguments.seed is None else {"seed": arguments.seed}),
         confidence=arguments.confidence,
-        lengths=arguments.by_length,
+        groups=arguments.grouped(references[0]),
     )
     lag = mean_lag(heard, references[0])
     words = [len(one.source.split()) for one in heard]

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from nmt.evaluation import Metric, build_metric, by_length
+from nmt.evaluation import Metric, build_metric
 from nmt.evaluation.metrics import Score, counting
 from nmt.evaluation.report import Result
 from nmt.evaluation.significance import APPROXIMATE, DEFAULT_SAMPLES, DEFAULT_TRIALS, Comparison
 from nmt.library.evaluation import measured
-from nmt.report.over_under import REPEATED_ORDERS, OverUnder, by_frequency, is_repeating, over_under
+from nmt.registry import GROUPINGS
+from nmt.report.over_under import REPEATED_ORDERS, OverUnder, is_repeating, over_under
 
 
 class Words:
@@ -95,7 +96,7 @@ def contents(subject: Subject, metrics: Sequence[Metric], words: Words) -> dict[
         "trials": f"{DEFAULT_TRIALS:,}",
         "level": LEVEL,
         "breakdowns": _breakdowns(letters, [[result.score for result in system.results] for system in sampled]),
-        "lengths": _lengths(subject, metrics),
+        "lengths": _lengths(subject, metrics, [result.score.name for result in sampled[0].results]),
         "length_of": "source" if subject.source is not None else "reference",
         "over_under": _over_under(letters, lines, streams),
         "repeated_orders": REPEATED_ORDERS,
@@ -175,25 +176,24 @@ def _breakdowns(letters: Sequence[str], scores: Sequence[Sequence[Score]]) -> li
     return found
 
 
-def _lengths(subject: Subject, metrics: Sequence[Metric]) -> list[dict[str, Any]]:
+def _lengths(subject: Subject, metrics: Sequence[Metric], names: Sequence[str]) -> list[dict[str, Any]]:
     """A table for each metric: sentences in buckets of the length of the source, else of the first reference."""
-    lengths = [len(line.split()) for line in (subject.references[0] if subject.source is None else subject.source)]
+    lengths = GROUPINGS.get("length")(subject.references[0] if subject.source is None else subject.source)
     tables = []
-    for metric in metrics:
-        buckets = [
-            by_length(metric, lines, references=subject.references, lengths=lengths, sources=subject.source)
+    for metric, name in zip(metrics, names, strict=True):
+        groups = [
+            lengths.scored(metric, lines, subject.references, sources=subject.source).rows
             for lines in subject.systems.values()
         ]
-        largest = max(part.score.score for parts in buckets for part in parts)
+        largest = max(part.score for parts in groups for part in parts)
         rows = [
             {
-                "name": parts[0].words.replace("-", "\N{EN DASH}"),
-                "count": f"{parts[0].sentences:,}",
-                "cells": _cells([p.score.score for p in parts], largest, higher=metric.higher_is_better, digits=2),
+                "name": parts[0].name.replace("-", "\N{EN DASH}"),
+                "count": f"{parts[0].size:,}",
+                "cells": _cells([p.score for p in parts], largest, higher=metric.higher_is_better, digits=2),
             }
-            for parts in zip(*buckets, strict=True)
+            for parts in zip(*groups, strict=True)
         ]
-        name = buckets[0][0].score.name
         tables.append({"name": name, "rows": rows, "better": "higher" if metric.higher_is_better else "lower"})
     return tables
 
@@ -226,7 +226,7 @@ def _frequencies(
     lines: Mapping[str, Sequence[Sequence[str]]], reference: Sequence[Sequence[str]], counts: Counter[str]
 ) -> list[dict[str, Any]]:
     """Rows of F1 by how often the training text has the words."""
-    buckets = [by_frequency(text, reference, counts) for text in lines.values()]
+    buckets = [GROUPINGS.get("frequency")(text, reference, counts) for text in lines.values()]
     largest = max(part.f1 for parts in buckets for part in parts)
     return [
         {

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from nmt.errors import DataError
-from nmt.evaluation import Comparison, by_length
+from nmt.evaluating.groups import by_length
+from nmt.evaluation import Comparison
 from nmt.evaluation.report import Result, System, Table, as_json, text_tables, written
 from nmt.evaluation.significance import Confidence, Interval
 from nmt.registry import METRICS
@@ -17,27 +18,27 @@ HYPOTHESES = ["", "one two three four five", "a b c d e f g h i j", "l k j i h g
 
 
 def test_buckets_hold_every_sentence_once_and_score_their_own():
-    buckets = by_length(METRICS.get("bleu")(), HYPOTHESES, references=[REFERENCES], bounds=(5, 10))
-    assert [(b.first, b.last, b.sentences) for b in buckets] == [(0, 5, 2), (6, 10, 1), (11, None, 1)]
-    assert [round(b.score.score) for b in buckets[:2]] == [100, 100]
-    assert buckets[2].score.score < 20
+    groups = by_length(REFERENCES, most=(5, 10)).scored(METRICS.get("bleu")(), HYPOTHESES, [REFERENCES]).rows
+    assert [(one.name, one.size) for one in groups] == [("0-5", 2), ("6-10", 1), ("11+", 1)]
+    assert [one.keys for one in groups[1:]] == [{"first": 6, "last": 10}, {"first": 11, "last": None}]
+    assert [round(one.score) for one in groups[:2]] == [100, 100]
+    assert groups[2].score < 20
 
 
 def test_buckets_are_scored_with_all_references() -> None:
     wrong = ["x y z"] * len(HYPOTHESES)
-    buckets = by_length(METRICS.get("bleu")(), HYPOTHESES, references=[wrong, HYPOTHESES], bounds=(5,))
-    assert [(b.sentences, round(b.score.score)) for b in buckets] == [(4, 100)]
-    assert buckets[0].score.signature.startswith("nrefs:2|")
+    groups = by_length(wrong, most=(5,)).scored(METRICS.get("bleu")(), HYPOTHESES, [wrong, HYPOTHESES]).rows
+    assert [(one.size, round(one.score)) for one in groups] == [(4, 100)]
 
 
 def test_empty_buckets_are_left_out():
-    buckets = by_length(METRICS.get("chrf")(), HYPOTHESES, references=[REFERENCES], bounds=(2, 3, 20))
-    assert [(b.first, b.last) for b in buckets] == [(0, 2), (4, 20)]
+    groups = by_length(REFERENCES, most=(2, 3, 20)).scored(METRICS.get("chrf")(), HYPOTHESES, [REFERENCES])
+    assert [one.name for one in groups.rows] == ["0-2", "4-20"]
 
 
 def test_streams_must_fit():
     with pytest.raises(DataError, match="4 translations but 3 lines"):
-        by_length(METRICS.get("bleu")(), HYPOTHESES, references=[REFERENCES[1:]])
+        by_length(REFERENCES).scored(METRICS.get("bleu")(), HYPOTHESES, [REFERENCES[1:]])
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def results() -> list[Result]:
         Result(
             metric.compute(HYPOTHESES, [REFERENCES]),
             [("other.txt", comparison)],
-            by_length(metric, HYPOTHESES, references=[REFERENCES], bounds=(5,)),
+            {"length": by_length(REFERENCES, most=(5,)).scored(metric, HYPOTHESES, [REFERENCES])},
             Confidence(Interval(30.0, 29.8, 1.75), "seed:2|bs:9"),
         )
         for metric in metrics
@@ -72,7 +73,8 @@ def test_json_has_sacrebleus_keys_and_unrounded_scores(results):
             "signature": "seed:1|bs:10",
         }
         assert entry["confidence"] == {"mean": 29.8, "ci": 1.75, "signature": "seed:2|bs:9"}
-        assert [bucket["sentences"] for bucket in entry["by_length"]] == [2, 2]
+        assert [list(part) for part in entry["by_length"]] == [["first", "last", "sentences", "score"]] * 2
+        assert [part["sentences"] for part in entry["by_length"]] == [2, 2]
 
 
 def test_plain_results_have_nothing_but_sacrebleus_keys_and_the_parts_of_bleu(results):

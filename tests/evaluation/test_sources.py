@@ -15,7 +15,8 @@ import pytest
 import nmt
 from nmt.config import import_plugins
 from nmt.errors import ConfigError, DataError
-from nmt.evaluation import Metric, Score, build_metric, by_length, paired_test
+from nmt.evaluating.groups import by_length
+from nmt.evaluation import Metric, Score, build_metric, paired_test
 from nmt.evaluation.metrics import counting
 from tests.console import call
 from tests.experiments import small_runs
@@ -102,9 +103,9 @@ def test_tests_of_significance_are_those_of_means(plugin: str) -> None:
         metric, CLOSE, baseline=FAR, references=[RIGHT], samples=200, test="approximate", sources=SOURCES
     )
     assert dealt.p_value < 0.05 and dealt.system is None
-    (short, long) = by_length(metric, CLOSE, references=[RIGHT], bounds=(3,), sources=SOURCES)
-    assert (short.sentences, long.sentences) == (12, 8)
-    assert short.score.score == pytest.approx(close[[len(line.split()) <= 3 for line in RIGHT]].mean())
+    (short, long) = by_length(RIGHT, most=(3,)).scored(metric, CLOSE, [RIGHT], sources=SOURCES).rows
+    assert (short.size, long.size) == (12, 8)
+    assert short.score == pytest.approx(close[[len(line.split()) <= 3 for line in RIGHT]].mean())
 
 
 def test_training_and_comparing(plugin: str, tmp_path: Path, capsys) -> None:
