@@ -19,9 +19,8 @@ from nmt.registry import CALLBACKS, METRICS, TASKS, field_docstrings
 
 _INTRODUCTION = """# Configuration
 
-Every key, its default and its meaning; `python -m nmt.config.reference` prints this page, [from_zero.md](from_zero.md)
-has Zero's names. A run cannot be resumed with another value of a key marked *. Any key can be set on the command line:
-`--set training.lr=3e-4`.
+Every key, its default if it has one, and its meaning; `python -m nmt.config.reference` prints this page. A run cannot be
+resumed with another value of a key marked *. Any key can be set on the command line: `--set training.lr=3e-4`.
 """
 
 _ELSEWHERE = (
@@ -72,19 +71,13 @@ def markdown() -> str:
             for row in rows:
                 owners.setdefault(row, []).append(f"`{name}`")
         shared = [
-            f"- {key} ({default}; {', '.join(names)}): {meaning}"
-            if len(names) < len(options)
-            else f"- {key} ({default}; all): {meaning}"
-            for (key, default, meaning), names in owners.items()
+            _line(*row, "all" if len(names) == len(options) else ", ".join(names))
+            for row, names in owners.items()
             if len(names) > 1
         ]
         parts += [*shared, ""] if shared else []
         for name, rows in options.items():
-            own = [
-                f"- {key} ({default}): {meaning}"
-                for key, default, meaning in rows
-                if len(owners[key, default, meaning]) == 1
-            ]
+            own = [_line(*row) for row in rows if len(owners[row]) == 1]
             parts += [f"### `{name}`\n", f"{_first_line(registry.get(name))}\n", *own, *([""] if own else [])]
     return "\n".join(parts)
 
@@ -106,11 +99,11 @@ def decoding_markdown() -> str:
 
 def _described(option: Option) -> str:
     default = _shown([*option.default] if isinstance(option.default, tuple) else option.default)
-    allowed = option.allowed()
+    allowed = re.sub(r"^a (?:whole )?number |^the | of the search$", "", option.allowed())
     if option.unit:
         allowed += f" ({option.unit})"
     if option.engine_most != option.most:
-        allowed += f"; in the engine at most {option.engine_most:,}"
+        allowed += f"; engine: to {option.engine_most:,}"
     also = f" Elsewhere {', '.join(f'`{name}`' for name in option.also)}." if option.also else ""
     more = f" {option.more}" if option.more else ""
     said = option.help if option.kind == "name" else option.meaning
@@ -119,7 +112,13 @@ def _described(option: Option) -> str:
 
 
 def _listed(section: type, *, skip: Any = ()) -> str:
-    return "".join(f"- {key} ({default}): {meaning}\n" for key, default, meaning in _rows(section) if key not in skip)
+    return "".join(f"{_line(*row)}\n" for row in _rows(section) if row[0] not in skip)
+
+
+def _line(key: str, default: str, meaning: str, owners: str = "") -> str:
+    """A key on the page; `owners`: the components that have it."""
+    inner = "; ".join(part for part in (default, owners) if part)
+    return f"- {key} ({inner}): {meaning}" if inner else f"- {key}: {meaning}"
 
 
 def _rows(section: type) -> list[tuple[str, str, str]]:
@@ -136,7 +135,11 @@ def _rows(section: type) -> list[tuple[str, str, str]]:
         if not all(choice in meaning for choice in choices):
             meaning += f" One of {', '.join(choices)}."
         star = "*" if field.metadata.get("fixed") else ""
-        rows.append((f"`{field.name}`{star}", _default(field), meaning))
+        default = _default(field)
+        if default == "none":
+            unset = re.fullmatch(r"(.*); `null`: (.*)\.", meaning)
+            meaning, default = (f"{unset[1]}.", unset[2]) if unset else (meaning, "")
+        rows.append((f"`{field.name}`{star}", default, meaning))
     return rows
 
 

@@ -41,7 +41,7 @@ class LanguageModelOptions:
     cells: list[str] | None = None
     """The unit of each layer, lowest first; `null`: `model.cell`."""
     last_size: int | None = None
-    """Width of the last layer; `null`: `model.embedding_size`. Another one needs a mixture of softmaxes."""
+    """Width of the last layer; another one needs a mixture of softmaxes; `null`: `model.embedding_size`."""
     softmaxes: int = 1
     """Above 1: a mixture of this many softmaxes, each with its own tanh layer (Yang et al., ICLR 2018)."""
     input_dropout: float | None = None
