@@ -19,8 +19,8 @@ from nmt.registry import CALLBACKS, METRICS, TASKS, field_docstrings
 
 _INTRODUCTION = """# Configuration
 
-Every key, its default if it has one, and its meaning; `python -m nmt.config.reference` prints this page. A run cannot be
-resumed with another value of a key marked *. Any key can be set on the command line: `--set training.lr=3e-4`.
+Every key, its default if it has one, and its meaning; `python -m nmt.config.reference` prints this page. A run cannot
+be resumed with another value of a key marked *. Any key can be set on the command line: `--set training.lr=3e-4`.
 """
 
 _ELSEWHERE = (
