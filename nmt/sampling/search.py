@@ -346,7 +346,7 @@ class MbrOptions(SampleOptions):
     number: int = 32
     """Samples of a sentence, or width of the beam."""
     utility: Literal["chrf", "bleu"] = "chrf"
-    """How candidates are compared: sacreBLEU's `chrf` or `bleu` of sentences, without spaces of characters."""
+    """Compares candidates: sacreBLEU's `chrf` or `bleu` of sentences, of characters in scripts without spaces."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.number <= OPTIONS["beam_size"].most:
