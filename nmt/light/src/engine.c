@@ -177,7 +177,7 @@ void nmt_close(nmt_model *m) {
     for (int i = 0; i < IDLE; i++) searcher_close(atomic_load(&m->idle[i]));
     for (int i = 0; i < m->count; i++) {
         model_close(m->models[i]);
-        free(m->files[i]);
+        aligned_free(m->files[i]);
     }
     vocabulary_close(atomic_load(&m->words));
     free(m->languages);

@@ -10,7 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__GNUC__)
+#if defined(_WIN32)
+#define NMT_API __declspec(dllexport)
+#elif defined(__GNUC__)
 #define NMT_API __attribute__((visibility("default")))
 #else
 #define NMT_API

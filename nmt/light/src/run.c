@@ -53,7 +53,7 @@ bool renew(block *b, size_t rows, size_t width) {
     if (width && rows > SIZE_MAX / 16 / width) return false;
     const size_t size = rows * width * sizeof(float) / 64 * 64 + 128; /* kernels may load, though not use, what follows */
     if (b->values && rows * width <= b->room) return true;
-    free(b->values);
+    aligned_free(b->values);
     float *values = aligned_alloc(64, size);
     *b = (block){values, values ? rows * width : 0};
     if (values) memset(values, 0, size);
@@ -70,14 +70,14 @@ static bool extend(block *b, size_t rows, size_t width, bool more) {
     if (b->values && rows * width <= b->room) return true;
     if (!renew(&larger, more ? 2 * rows : rows, width)) return false;
     if (b->values) memcpy(larger.values, b->values, b->room * sizeof(float));
-    free(b->values);
+    aligned_free(b->values);
     return *b = larger, true;
 }
 
 void memory_clear(memory *m) {
     free(m->at);
-    free(m->kept.values);
-    free(m->tiles.values);
+    aligned_free(m->kept.values);
+    aligned_free(m->tiles.values);
     *m = (memory){0};
 }
 
@@ -148,9 +148,9 @@ void runner_close(runner *r) {
         free(r->caches[side]);
     }
     for (i64 which = 0; r->spare && which < (i64)r->m->set.caches; which++)
-        for (tile *one; (one = r->spare[which]); free(one)) r->spare[which] = one->next;
+        for (tile *one; (one = r->spare[which]); aligned_free(one)) r->spare[which] = one->next;
     const block all[] = {r->source, r->one, r->step, r->scratch, r->attending, r->turns, r->sinusoids, r->self};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i].values);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) aligned_free(all[i].values);
     free(r->base);
     free(r->told);
     free(r->spare);
@@ -176,7 +176,7 @@ static bool keep(runner *r, i64 length, memory *to) {
     if (!to->at && !(to->at = calloc((size_t)m->register_count + 1, sizeof *to->at))) return false;
     if (length > to->room) {
         to->kept = (block){0}, to->room = to->length ? 2 * length : length;
-        if (!lay_out(r, SOURCE, true, to->room, &to->kept)) return free(before.values), to->room = to->length = 0, false;
+        if (!lay_out(r, SOURCE, true, to->room, &to->kept)) return aligned_free(before.values), to->room = to->length = 0, false;
     }
     for (i64 i = 0; i < m->register_count; i++) {
         if (!m->kept[i]) continue;
@@ -184,7 +184,7 @@ static bool keep(runner *r, i64 length, memory *to) {
         else if (to->length) memcpy(r->base[i], to->at[i], (size_t)(to->length * stride_of(m, i)) * sizeof(float));
         to->at[i] = r->base[i];
     }
-    if (to->kept.values != before.values) free(before.values);
+    if (to->kept.values != before.values) aligned_free(before.values);
     if (!to->length) to->is_long = length >= LONG;
     to->length = length;
     return true;

@@ -26,11 +26,39 @@ void sort_keyed(keyed *all, size_t count) {
         }
 }
 
-#if defined(__unix__) || defined(__APPLE__)
+#if defined(__unix__) || defined(__APPLE__) || defined(_WIN32)
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/stat.h>
+#if defined(_WIN32)
+#include <io.h>
+#include <process.h>
+#include <windows.h>
+
+/* Names are in UTF-8, as everywhere; Windows has a function for them in UTF-16. */
+static int open_to_read(const char *path) {
+    int size = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, NULL, 0), file = -1;
+    wchar_t *wide = size ? malloc((size_t)size * sizeof *wide) : NULL;
+    errno = size ? ENOMEM : EILSEQ;
+    if (wide && MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, size))
+        file = _wopen(wide, _O_RDONLY | _O_BINARY | _O_NOINHERIT);
+    free(wide);
+    return file;
+}
+
+typedef struct _stat64 file_status;
+#define fstat _fstat64
+#define read(file, bytes, size) _read(file, bytes, (unsigned)(size))
+#define close _close
+#else
+#include <pthread.h>
 #include <unistd.h>
+
+static int open_to_read(const char *path) {
+    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* so that a pipe without a writer does not block */
+}
+
+typedef struct stat file_status;
+#endif
 
 enum { MOST_AT_ONCE = 1 << 30 }; /* bytes; some systems refuse 2^31 */
 
@@ -48,11 +76,11 @@ static bool read_until(int file, char *bytes, size_t *size, size_t end) {
 
 void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size, char *problem, size_t room),
                 size_t *size, char *problem, size_t room) {
-    struct stat status;
+    file_status status;
     char first[FIRST_BYTES], *bytes = NULL;
     const char *said = NULL;
     bool taken = false;
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* so that a pipe without a writer does not block */
+    int file = open_to_read(path);
     *size = 0;
     if (file < 0 || fstat(file, &status)) said = strerror(errno);
     else if (!S_ISREG(status.st_mode)) said = "not a regular file";
@@ -69,16 +97,45 @@ void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size,
     if (file >= 0) close(file);
     if (said) snprintf(problem, room, "%s", said);
     if (taken && !said) return bytes;
-    free(bytes);
+    aligned_free(bytes);
     return NULL;
 }
 
+typedef struct {
+    void *(*work)(void *);
+    void *context;
+} task;
+
+#if defined(_WIN32)
+typedef HANDLE thread;
+
+static unsigned __stdcall work_on(void *given) {
+    const task *own = given;
+    own->work(own->context);
+    return 0;
+}
+
+static bool start(thread *one, task *own) {
+    *one = (HANDLE)_beginthreadex(NULL, 0, work_on, own, 0, NULL);
+    return *one != 0;
+}
+
+static void join(thread one) { WaitForSingleObject(one, INFINITE), CloseHandle(one); }
+#else
+typedef pthread_t thread;
+
+static bool start(thread *one, task *own) { return !pthread_create(one, NULL, own->work, own->context); }
+
+static void join(thread one) { pthread_join(one, NULL); }
+#endif
+
 void run_threads(int threads, void *(*work)(void *), void *context) {
-    pthread_t *started = threads > 1 ? malloc((size_t)(threads - 1) * sizeof *started) : NULL;
+    thread *started = threads > 1 ? malloc((size_t)(threads - 1) * sizeof *started) : NULL;
+    task own = {work, context};
     int count = 0;
-    while (started && count < threads - 1 && !pthread_create(&started[count], NULL, work, context)) count++;
+    while (started && count < threads - 1 && start(&started[count], &own)) count++;
     work(context);
-    for (int i = 0; i < count; i++) pthread_join(started[i], NULL);
+    for (int i = 0; i < count; i++) join(started[i]);
     free(started);
 }
 

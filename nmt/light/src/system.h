@@ -10,6 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(_WIN32)
+#include <malloc.h>
+#define aligned_alloc(multiple, size) _aligned_malloc(size, multiple)
+#define aligned_free _aligned_free
+#else
+#define aligned_free free
+#endif
+
 /* Makes room for `needed` items of `size` bytes in *items, whose place is of any type, at least for twice as many as
    there was. False where memory ends. */
 static inline bool grown(void *items, size_t size, size_t *room, size_t needed) {
@@ -34,7 +42,7 @@ void sort_keyed(keyed *, size_t count);
 
 enum { FIRST_BYTES = 64 };
 
-/* The content of a regular file in memory of its own, at a multiple of 64 bytes, to be freed: whatever becomes of the
+/* The content of a regular file in memory of its own, at a multiple of 64 bytes, for aligned_free: whatever becomes of the
    file, that stays as it was checked. It is read, and memory taken for it, only if `begins` accepts its FIRST_BYTES, or
    all of its `size` if it has fewer. Null with a line in `problem`. */
 void *read_file(const char *path, bool (*begins)(const void *bytes, size_t size, char *problem, size_t room),
