@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from nmt.cells.base import Cell, CellState, DroppedCell, HiddenState, MemoryState, reorder_state, select_state
 from nmt.cells.initializers import INIT_RANGE, Initializer, as_initializer
-from nmt.cells.traces import Trace, memory_weights, trace
 from nmt.cells.units import ATR, GRU, LRN, LSTM, OLRN, RNN, SRU, SSRU, MinGRU, MinLSTM
+from nmt.lazily import members
+
+__getattr__ = members(__name__, {"nmt.inspection.traces": ("Trace", "memory_weights", "trace")})  # there since 0.4
 
 __all__ = [
     "ATR",
@@ -25,10 +27,7 @@ __all__ = [
     "MemoryState",
     "MinGRU",
     "MinLSTM",
-    "Trace",
     "as_initializer",
-    "memory_weights",
     "reorder_state",
     "select_state",
-    "trace",
 ]

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from nmt.cells import Cell, memory_weights
+from nmt.cells import Cell
+from nmt.inspection.traces import memory_weights
 from nmt.models.attention import AttentionQuery
 from nmt.models.base import Seq2Seq
 from nmt.models.blocks import SelfAttention, SourceAttention
@@ -35,7 +36,7 @@ class UnitRecord(NamedTuple):
     """What it carried after each step: a state of the unit whose tensors are [N, H]."""
     gates: dict[str, Tensor]  # [N, H] each, by the names in its equation
     memory: Tensor | None
-    """[N, N], see `nmt.cells.memory_weights`. Where several cells change one state in turn, what the others forget
+    """[N, N], see `memory_weights`. Where several cells change one state in turn, what the others forget
     counts, too. None where one of them does not change its memory element by element."""
 
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.cells import trace
 from nmt.config import import_plugins
 from nmt.inspection.record import RecordedCell, record, recording
+from nmt.inspection.traces import trace
 from nmt.models import build_model
 from nmt.models.encoder import Bidirectional, ContextAware, Forward
 from nmt.ops.unit import GateValues
