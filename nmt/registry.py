@@ -92,6 +92,7 @@ TOKENIZERS: Registry[Any] = Registry(
     "tokenizer", "nmt.data.sentencepiece", "nmt.data.whitespace", "nmt.tagging.tokenizers"
 )
 FORMS: Registry[Any] = Registry("form of parallel text", "nmt.text_forms.files")
+TEXTS: Registry[Any] = Registry("description of texts", "nmt.text_forms.described")
 GENERATORS: Registry[Any] = Registry("generator of text", "nmt.demo_corpus.text")
 GROUPINGS: Registry[Any] = Registry("way to group lines or words", "nmt.evaluating.groups", "nmt.evaluating.words")
 GUIDES: Registry[Any] = Registry("guide of attention", "nmt.guided_alignment.guide", "nmt.live.waiting")

@@ -1,17 +1,22 @@
-"""Names of parallel text: a prefix of two files, `SOURCE:TARGET`, or one file that has both sides."""
+"""Names of parallel text: a prefix of two files, `SOURCE:TARGET`, or one file that has both sides; behind it languages
+and domain, as in `corpus@en>de`, `corpus@en<>de` (both directions), `corpus@en>de+medical`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nmt.errors import shown
-from nmt.registry import FORMS
+from nmt.registry import FORMS, TEXTS
 
 PACKED = (".gz", ".zst")
 """Endings of packed text."""
-_FORMS = "a mapping is {source: FILE, target: FILE} or {file: FILE, columns: [SOURCE, TARGET]}"
+CODE = r"[^@:+<>\s]+"
+"""The code of a language, or the name of a domain."""
+SEVERAL = "mul"
+"""The code of ISO 639 for several languages."""
+_DIRECTED = re.compile(rf"(.+)@(?:({CODE})(<>|<|>)({CODE}))?(?:\+({CODE}))?")
 
 
 class TextName(NamedTuple):
@@ -23,6 +28,42 @@ class TextName(NamedTuple):
     """Of one file with both sides, a member of `FORMS`."""
     columns: tuple[str, ...] = ()
     """The columns or keys of source and target, where they are named."""
+
+
+class Directed(NamedTuple):
+    """What a name says of languages."""
+
+    name: str
+    """Without that."""
+    languages: tuple[str, str] | tuple[()] = ()
+    """Of its files; none for those of the model."""
+    arrow: str = ">"
+    """`<`: from the second language into the first; `<>`: both ways."""
+    tag: str = ""
+    """Its domain."""
+
+    def target_tag(self, language: str) -> str:
+        """What is put before its sources, such as `>>de<<` or `>>de+medical<<`; `language`: of the model's target."""
+        target = self.languages[self.arrow != "<"] if self.languages else language
+        return f">>{target}{self.tag and '+' + self.tag}<<"
+
+
+def directed(name: str) -> Directed:
+    """What `name` says of languages and domain; all of it is the name of a text if that is nothing."""
+    found = _DIRECTED.fullmatch(name)
+    if found is None or not (found[2] or found[5]):
+        return Directed(name)
+    return Directed(found[1], (found[2], found[4]) if found[2] else (), found[3] or ">", found[5] or "")
+
+
+def as_list(names: str | Sequence[str] | None) -> list[str]:
+    """The texts, or files, of a key such as `data.train`: of a text for both directions one for each."""
+    both = [[names]] if isinstance(names, str) else [[name] for name in names or ()]
+    for one in both:
+        if (found := directed(one[0])).arrow == "<>":
+            at = len(found.name) + 1
+            one[:] = [one[0][:at] + one[0][at:].replace("<>", arrow) for arrow in "><"]
+    return [name for one in both for name in one]
 
 
 def read_name(name: str) -> TextName:
@@ -41,30 +82,15 @@ def unpacked(name: str) -> str:
 
 def each_file(name: str, change: Callable[[str], str]) -> str:
     """`name` with each file in it changed; all of it is one prefix where that is not two existing files."""
-    found = read_name(name)
+    text = directed(name).name
+    found, end = read_name(text), name[len(text) :]
     if len(found.files) == 2 and not all(map(os.path.exists, found.files)):
-        return change(name)
-    return ":".join([*map(change, found.files), *found.columns])
+        return change(text) + end
+    return ":".join([*map(change, found.files), *found.columns]) + end
 
 
 def name_of(value: Any) -> Any:
     """The name that stands for a mapping in a configuration, also in a list; ValueError for what is neither form."""
     if isinstance(value, list):
         return [name_of(one) for one in value]
-    if not isinstance(value, Mapping):
-        return value
-    if value.keys() == {"source", "target"}:
-        parts = [value["source"], value["target"]]
-    elif value.keys() in ({"file"}, {"file", "columns"}):
-        columns = value.get("columns", [])
-        if not isinstance(columns, list) or len(columns) not in (0, 2):
-            raise ValueError(f"columns: {shown(columns)} is not a list of two columns, those of source and target")
-        parts = [value["file"], *(str(one) if type(one) is int else one for one in columns)]
-        if isinstance(parts[0], str) and not read_name(parts[0]).form:
-            raise ValueError(f"file: {shown(parts[0])} has no ending of a form. Allowed: {', '.join(FORMS.names())}.")
-    else:
-        raise ValueError(f"{shown(dict(value))} is not allowed; {_FORMS}")
-    for part in parts:
-        if not isinstance(part, str) or not part or ":" in part:
-            raise ValueError(f"{shown(part)} is not allowed; names here are text without a colon")
-    return ":".join(parts)
+    return TEXTS.get("mapping")(value) if isinstance(value, Mapping) else value

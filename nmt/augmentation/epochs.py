@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from nmt.augmentation.modifiers import Pair
-from nmt.data.corpus import Corpus, FlatSentences, Rows, flat
+from nmt.data.corpus import Corpus, FlatSentences, Rows, Tags, flat
 from nmt.data.sampler import seeds
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocabulary import EOS, UNK
@@ -30,11 +30,11 @@ class Augmentation:
         tokenizer: Tokenizer,
         languages: tuple[str, str],
         *,
-        tags: Sequence[int | None] = (),
+        tags: Tags = (),
         max_length: int,
     ) -> None:
         """`choices`: each modifier and the share of the pairs that it changes, 0 to 1, in the order of their use.
-        `tags`: the token before the sources of each part of the corpus.
+        `tags`: the tokens before the sources of each part of the corpus.
 
         Raises ConfigError for a tokenizer of text that is already split.
         """
@@ -57,11 +57,11 @@ class Augmentation:
         keys = seeds(seed, epoch, "augmentation", rows)
         ends = np.cumsum([part.pairs for part in corpus.parts])
         lines: list[Pair] = []
-        changed: list[tuple[int, int | None]] = []
+        changed: list[tuple[int, Sequence[int]]] = []
         for place in np.flatnonzero(np.any(drawn, axis=0)).tolist():
             row = int(rows[place])
             part = int(np.searchsorted(ends, row, side="right"))
-            tag = self._tags[part] if self._tags else None
+            tag = self._tags[part] if self._tags else ()
             pair = self._pair(corpus, row, tag)
             if pair is None:
                 continue
@@ -80,18 +80,18 @@ class Augmentation:
         target = self._tokenizer.encode_target([pair.target for pair in lines])
         sides: list[dict[int, list[int]]] = [{}, {}]
         for (place, tag), left, right in zip(changed, source, target, strict=True):
-            left = [*([] if tag is None else [tag]), *left, EOS]
+            left = [*tag, *left, EOS]
             if left[:-1] and right and max(len(left), len(right) + 1) <= self._limit:
                 sides[0][place], sides[1][place] = left, [*right, EOS]
         first, second = (_replaced(side.taken(rows), own) for side, own in zip(corpus.sides, sides, strict=True))
         return first, second
 
-    def _pair(self, corpus: Corpus, row: int, tag: int | None) -> Pair | None:
+    def _pair(self, corpus: Corpus, row: int, tag: Sequence[int]) -> Pair | None:
         """The text of a pair; None where it cannot be known."""
         source, target = corpus.source(row).tolist(), corpus.target(row).tolist()
         if UNK in source or UNK in target:
             return None
-        source = source[0 if tag is None else 1 : -1]
+        source = source[len(tag) : -1]
         return Pair(self._tokenizer.decode_source(source), self._tokenizer.decode_target(target[:-1]))
 
 

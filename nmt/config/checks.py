@@ -12,7 +12,20 @@ from nmt.config.options import check_options, choices, complete_choices, known_o
 from nmt.config.problems import COMPONENTS, Problem
 from nmt.config.schema import AUTO, SECTIONS, SIDES, Config, DataConfig, EvaluationConfig, ModelConfig, TrainingConfig
 from nmt.errors import refused
-from nmt.registry import CALLBACKS, CELLS, INITIALIZERS, LOSSES, METRICS, MODELS, SCHEDULES, SEARCHES, TASKS, TOKENIZERS
+from nmt.registry import (
+    CALLBACKS,
+    CELLS,
+    INITIALIZERS,
+    LOSSES,
+    METRICS,
+    MODELS,
+    SCHEDULES,
+    SEARCHES,
+    TASKS,
+    TEXTS,
+    TOKENIZERS,
+)
+from nmt.texts import SEVERAL, as_list
 
 DEFAULT_BATCH_TOKENS = 2048
 NO_SCALE = 1.0
@@ -83,6 +96,7 @@ def cross_checks(config: Config) -> Iterator[Found]:
     yield from _task_problems(config)
     yield from _model_problems(config)
     yield from _data_problems(config.data)
+    yield from TEXTS.get("tags").problems(config)
     yield from _training_problems(config)
     yield from _search_problems(config)
 
@@ -124,7 +138,7 @@ def _model_problems(config: Config) -> Iterator[Found]:
 
 
 def _data_problems(data: DataConfig) -> Iterator[Found]:
-    if data.source_language == data.target_language:
+    if data.source_language == data.target_language != SEVERAL:
         yield "data.target_language", f"{data.target_language!r} is also the source language"
     if data.generator != "none" and (data.train or data.dev or data.test):
         yield "data.generator", f"'{data.generator}' makes its own corpus: remove data.train, data.dev and data.test"
@@ -132,11 +146,6 @@ def _data_problems(data: DataConfig) -> Iterator[Found]:
         if getattr(data, f"{text}_references") is not None and getattr(data, text) is None:
             yield f"data.{text}_references", f"needs {name} data in data.{text}"
     yield from _sampling_problems(data)
-    if data.monolingual is not None and data.monolingual_tag is not None:
-        member, options = _tokenizer(data)
-        problem = None if options is None else member.symbol_problem(data.monolingual_tag, options=options)
-        if problem is not None:  # a tag of back-translated text that will not be one token
-            yield "data.monolingual_tag", f"'{data.monolingual_tag}' {problem}"
 
 
 def _tokenizer(data: DataConfig) -> tuple[Any, Any]:
@@ -146,16 +155,12 @@ def _tokenizer(data: DataConfig) -> tuple[Any, Any]:
     return (None, None) if options is None else (member, options)
 
 
-def _listed(names: str | list[str] | None) -> list[str]:
-    return [names] if isinstance(names, str) else names or []
-
-
 def _sampling_problems(data: DataConfig) -> Iterator[Found]:
     weights, temperature = data.sampling_weights, data.sampling_temperature
     given = [
         name for name, is_given in (("weights", weights is not None), ("temperature", temperature != 1)) if is_given
     ]
-    prefixes = [*_listed(data.train), *_listed(data.monolingual)]
+    prefixes = [*as_list(data.train), *as_list(data.monolingual)]
     if data.generator != "none":
         prefixes = [data.generator, *prefixes]
     texts = "data.train" if data.monolingual is None else "data.train and data.monolingual"
@@ -305,9 +310,9 @@ def odd_settings(config: Config, given: Given) -> Iterator[Found]:
     yield from _never_reached(config)
     yield from _odd_rate(config)
     yield from _unused(config)
-    trained = [*_listed(config.data.train), *_listed(config.data.monolingual)]
+    trained = [*as_list(config.data.train), *as_list(config.data.monolingual)]
     for name in ("dev", "test"):
-        for prefix in _listed(getattr(config.data, name)):
+        for prefix in as_list(getattr(config.data, name)):
             if prefix in trained:
                 yield f"data.{name}", f"'{prefix}' is also training text, so scores on it mean little"
     # R-Drop without dropout, as far as the options of architectures show

@@ -165,6 +165,9 @@ class DataConfig:
     """Back-translated text, in addition to `train`; the tokenizer does not learn from it."""
     monolingual_tag: Text | None = fixed("<BT>")
     """Token before each source of `monolingual`, which `symbols` of `sentencepiece` reserves; `null`: none."""
+    target_tag: Bool = fixed(False)
+    """A token of the text's target language is put before each source, with its `tag` if it has one, such as `>>de<<`
+    or `>>de+medical<<`, for several languages or domains: [several_languages.md](several_languages.md)."""
     sampling_temperature: PositiveFloat = fixed(1.0)
     """T: a text of n pairs has a share of an epoch in proportion to n^(1/T); 1: each pair once."""
     sampling_weights: Annotated[list[PositiveFloat], Field(min_length=1)] | None = fixed(None)
@@ -343,6 +346,7 @@ class DecodingConfig:
     no_repeat_ngram: int = TABLE
     repeat_penalty: float = TABLE
     target_language: str | None = TABLE
+    domain: str | None = TABLE
     split: Literal["auto", "sentences", "none"] = TABLE
     capitals: Literal["keep", "lower"] = TABLE
     split_long: int | None = TABLE

@@ -24,7 +24,7 @@ DESCRIPTION = """Fetch the corpora that the shipped configurations need; prepare
 your own."""
 MULTI30K = (
     "Fetch Multi30k English-German (task 1, raw text), 29,000 training pairs, to the place where multi30k_*.yaml "
-    "expect it."
+    "expect it; its Czech text, too, with --languages de cs."
 )
 TATOEBA = """Fetch the English-German sentences of Tatoeba that ManyThings.org selects, and split them for tatoeba.yaml:
 2,000 for validation, 2,500 for the test, and for training all pairs that share no sentence with these."""
@@ -70,7 +70,12 @@ def build_parser() -> argparse.ArgumentParser:
         add_debug(kind)
         return kind
 
-    _add_fetching(add("multi30k", "fetch Multi30k English-German", MULTI30K), fetch_multi30k, to="data/multi30k")
+    multi30k = add("multi30k", "fetch Multi30k English-German, also Czech", MULTI30K)
+    _add_fetching(multi30k, fetch_multi30k, to="data/multi30k")
+    codes = ("de", "cs")
+    multi30k.add_argument(
+        "--languages", nargs="+", choices=codes, default=codes[:1], help="languages besides English (default: de)"
+    )
     tatoeba = add("tatoeba", "fetch Tatoeba English-German, and split it", TATOEBA)
     _add_fetching(tatoeba, fetch_tatoeba, to="data/tatoeba", mirror=", a folder or the archive itself,")
     _add_fetching(add("wmt14", "fetch WMT14 English-German", WMT14), fetch_wmt14, to="data/wmt14")
@@ -210,7 +215,9 @@ def fetch_multi30k(arguments: argparse.Namespace) -> int:
     """Fetch Multi30k."""
     from nmt.corpora import multi30k
 
-    multi30k.get(arguments.to, copies=_copies(arguments), mirror=_mirror(arguments, multi30k.HOME))
+    multi30k.get(
+        arguments.to, copies=_copies(arguments), mirror=_mirror(arguments, multi30k.HOME), languages=arguments.languages
+    )
     return 0
 
 

@@ -1,7 +1,8 @@
-"""Multi30k English-German (task 1, raw text), as the shipped configurations read it from data/multi30k."""
+"""Multi30k in English, German and Czech (task 1, raw text), as configurations read it from data/multi30k."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.corpora.fetch import Sum, download, take_copy
@@ -22,16 +23,22 @@ TEXT_SUMS = {
     "val.de": "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
     "test_2016_flickr.en": "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
     "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+    "train.cs": "2be68b38c8d586ff4f54eb13cc6e1baaaa053695b3f070d3038303a47f2268da",
+    "val.cs": "d53827e469b0a1ca8d57e9e26b2b64c4bc4b33f5479c7b03ae87ae5c882c3e33",
+    "test_2016_flickr.cs": "45adb85f688de8407fddcbe1b36dca15d12aab868149b337e2576f2d6d2ff8d8",
 }
 
 
-def get(to: Path, *, copies: Path | None, mirror: str) -> None:
-    """Copy or download every file into `to`, from the folder `copies` or from `mirror`; each step is printed.
+def get(to: Path, *, copies: Path | None, mirror: str, languages: Sequence[str] = ("de",)) -> None:
+    """Copy or download the files of English and `languages` into `to`, from the folder `copies` or from `mirror`; each
+    step is printed.
 
     Raises DataError if a file cannot be fetched or is not the published text.
     """
     print(LICENCE)
     for name, text_sum in TEXT_SUMS.items():
+        if name.rpartition(".")[2] not in ("en", *languages):
+            continue
         expected = Sum("sha256", text_sum, unpack=True, largest=LARGEST)
         here = [path for path in (to / name, to / f"{name}.gz") if path.is_file()]
         if here:

@@ -536,8 +536,8 @@ class LengthRule:
     """Leave out pairs with a side that is blank or has no tokens."""
 
 
-Tags = Sequence[int | None]
-"""The id put before each source sentence, None for none, of the pairs of each pair of files; empty for none at all."""
+Tags = Sequence[Sequence[int]]
+"""The ids put before each source sentence of the pairs of each pair of files; empty for none at all."""
 
 
 class EncodedBlock(NamedTuple):
@@ -575,10 +575,9 @@ class Encoder:
         ids = [self.tokenizer.encode_source(texts[0]), self.tokenizer.encode_target(texts[1])]
         lengths = np.array([list(map(len, side)) for side in ids])  # [2, pairs]
         empty = (lengths == 0) | np.array([[not line.strip() for line in side] for side in texts])
-        tag = self.tags[block.after.pair] if self.tags else None
-        if tag is not None:
-            ids[0] = [[tag, *sentence] for sentence in ids[0]]
-            lengths[0] += 1
+        if self.tags and (tag := self.tags[block.after.pair]):
+            ids[0] = [[*tag, *sentence] for sentence in ids[0]]
+            lengths[0] += len(tag)
         kept = ~(empty.any(0) & self.rule.skip_empty)
         limit = self.rule.max_length
         too_long = (lengths > limit) & kept if limit is not None else np.zeros_like(empty)

@@ -16,14 +16,14 @@ from nmt.config.located import path_options
 from nmt.config.schema import Config, DataConfig
 from nmt.data.corpus import Corpus, Encoder, LengthRule, Tags, corpus_folder, encoded_corpus, new_folder
 from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
-from nmt.data.text import FilePair, ParallelText, as_list, find_pairs, missing_pairs, read_lines, read_parallel
+from nmt.data.text import FilePair, ParallelText, find_pairs, missing_pairs, read_lines, read_parallel
 from nmt.data.text_facts import KnownFiles, ValidationFacts, file_digest, validation_facts
 from nmt.data.tokenizer import Sides, Tokenizer
-from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.data.work import progress as shown_progress
 from nmt.errors import ConfigError, DataError, counted, missing
 from nmt.files import unreadable
-from nmt.registry import AUGMENTERS, GENERATORS, TOKENIZERS
+from nmt.registry import AUGMENTERS, GENERATORS, TEXTS, TOKENIZERS
+from nmt.texts import as_list
 
 _FORMAT = 2  # raise it when encoding or the files of a corpus change
 _RECORD = "tokenizer.json"
@@ -88,8 +88,10 @@ def prepare(
     parallel = find_pairs(data.train, *languages, key="data.train")
     train_files = [*parallel, *find_pairs(data.monolingual, *languages, key="data.monolingual")]
     # Small and needed only later, but mistakes in them should be reported before hours of work.
-    dev_text = read_parallel(data.dev, *languages, key="data.dev") if data.dev else None
-    test_text = read_parallel(data.test, *languages, key="data.test") if data.test else None
+    dev_text, test_text = (
+        read_parallel(text, *languages, key=f"data.{name}", tagged=data.target_tag) if text else None
+        for name, text in (("dev", data.dev), ("test", data.test))
+    )
     dev_references = read_references(data.dev_references, dev_text, key="data.dev_references")
     test_references = read_references(data.test_references, test_text, key="data.test_references")
 
@@ -100,8 +102,13 @@ def prepare(
     pairs = known.count_pairs(train_files)
     known.save()  # before the next long work, so that a process killed in it need not read the text again
     source, target = [pair.source for pair in parallel], [pair.target for pair in parallel]
+    if data.target_tag:  # a text of both directions is learned from once
+        source, target = [*dict.fromkeys(source)], [*dict.fromkeys(target)]
+    tags_of = TEXTS.get("tags").of
     tokenizer = make_tokenizer(config, source, target, run_dir=run_dir, known=known, start=start, shown=progress)
-    train_tags = training_tags(data, tokenizer)
+    train_tags, dev_tags, _ = (
+        tags_of(data, tokenizer, *keys) for keys in (("train", "monolingual"), ("dev",), ("test",))
+    )
     sides = tokenizer.sampling()  # which a vocabulary may not allow
     if data.augmentation:
         given, limit = (data.augmentation, tokenizer, languages), data.max_length
@@ -109,7 +116,10 @@ def prepare(
 
     def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int, tags: Tags = ()) -> Corpus:
         digests = [known.digest(path) for pair in files for path in pair]
-        made_of = [_FORMAT, digests, tokenizer.fingerprint(), asdict(rule), *([list(tags)] if tags else [])]
+        plain = [
+            list(tag) if len(tag) > 1 else tag[0] if tag else None for tag in tags
+        ]  # as earlier versions wrote them
+        made_of = [_FORMAT, digests, tokenizer.fingerprint(), asdict(rule), *([plain] if tags else [])]
         key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
         encoder = Encoder(tokenizer, rule, tuple(tags), data.source_language)
         place = corpus_folder(folder, name, key)
@@ -117,7 +127,9 @@ def prepare(
 
     rule = LengthRule(max_length=data.max_length, truncate=data.too_long == "truncate", skip_empty=True)
     train = corpus("train", train_files, rule, pairs=pairs, tags=train_tags)
-    dev = corpus("dev", dev_files, LengthRule(), pairs=known.count_pairs(dev_files)) if data.dev else None
+    dev = None
+    if data.dev:
+        dev = corpus("dev", dev_files, LengthRule(), pairs=known.count_pairs(dev_files), tags=dev_tags)
     dev_facts = None if dev_text is None else validation_facts(dev_text, dev_references)
     dev_references, dev_notes = join_references(dev_references, tokenizer, name="dev")
     test_references, test_notes = join_references(test_references, tokenizer, name="test")
@@ -146,7 +158,7 @@ def read_validation_facts(config: Config, run_dir: Path) -> ValidationFacts | No
     data = generated(config.data, run_dir)
     if not data.dev:
         return None
-    text = read_parallel(data.dev, data.source_language, data.target_language, key="data.dev")
+    text = read_parallel(data.dev, data.source_language, data.target_language, key="data.dev", tagged=data.target_tag)
     return validation_facts(text, read_references(data.dev_references, text, key="data.dev_references"))
 
 
@@ -326,20 +338,3 @@ def training_prefixes(data: DataConfig) -> list[str]:
     """The prefixes of all training text, back-translated text last: the parts of the encoded corpus."""
     made = [] if data.train or data.generator == "none" else [data.generator]
     return [*as_list(data.train), *made, *as_list(data.monolingual)]
-
-
-def training_tags(data: DataConfig, tokenizer: Tokenizer) -> Tags:
-    """The tag of the files of each of these prefixes (Caswell et al., WMT 2019); empty if no text has one.
-
-    Raises DataError, naming the key, if the tag is not one token of the source vocabulary.
-    """
-    if not data.monolingual or data.monolingual_tag is None:
-        return []
-    tag = tokenizer.source_symbol(data.monolingual_tag)
-    if tag is None or tag < len(SPECIAL_TOKENS):
-        what = "is a special symbol" if tag is not None else "is not one token of the source vocabulary"
-        raise DataError(
-            f"data.monolingual_tag: {data.monolingual_tag!r} {what}; a tokenizer learned with "
-            f"data.tokenizer_options.symbols: ['{data.monolingual_tag}'] has it; data.monolingual_tag: null uses no tag"
-        )
-    return [None] * len(as_list(data.train)) + [tag] * len(as_list(data.monolingual))

@@ -21,7 +21,7 @@ from nmt.light.counts import Noted
 from nmt.light.lines import LONGEST_LINE, MARK, is_wide, not_utf8
 from nmt.registry import FORMS
 from nmt.system import expanded
-from nmt.texts import PACKED, read_name
+from nmt.texts import PACKED, as_list, directed, read_name
 
 T = TypeVar("T")
 
@@ -197,13 +197,6 @@ def _lines(stream: IO[Any], name: str, undecodable: Undecodable, *, ending: str,
         yield line
 
 
-def as_list(prefixes: str | Sequence[str] | None) -> list[str]:
-    """A prefix or list of prefixes, as data.train and its like have it, as a list."""
-    if prefixes is None:
-        return []
-    return [prefixes] if isinstance(prefixes, str) else list(prefixes)
-
-
 def stored(plain: str | Path) -> Path | None:
     """This file or, where it is missing, the same name with .gz or .zst after it; None if none exists."""
     names = [Path(f"{plain}{ending}") for ending in ("", *PACKED)]
@@ -242,20 +235,22 @@ def check_hides_no_packed(plain: Path) -> None:
 def find_pair(name: str, source_language: str, target_language: str) -> FilePair:
     """The files of both sides of a text: those of a prefix, two that are named, or those that one file is read into.
 
-    Raises DataError for the first that is missing.
+    The languages are those that the name itself says, if it does. Raises DataError for the first that is missing.
     """
-    languages = source_language, target_language
-    if is_prefix(name, languages):
-        return FilePair(*(find_file(name, language) for language in languages))
-    found = read_name(name)
-    files = [stored(expanded(file)) for file in found.files]
-    for file, path in zip(found.files, files, strict=True):
-        if path is None:
-            raise DataError(missing(file))
-    if found.form:
-        pair: FilePair = FORMS.get(found.form)().sides(files[0], found.columns, languages)
-        return pair
-    return FilePair(*filter(None, files))
+    text = directed(name)
+    languages = text.languages or (source_language, target_language)
+    found = read_name(text.name)
+    files: list[Path | None] = []
+    if is_prefix(text.name, languages):
+        files += [find_file(text.name, language) for language in languages]
+    else:
+        files += [stored(expanded(file)) for file in found.files]
+        for file, path in zip(found.files, files, strict=True):
+            if path is None:
+                raise DataError(missing(file))
+        if found.form:
+            files = [*FORMS.get(found.form)().sides(files[0], found.columns, languages)]
+    return FilePair(*filter(None, reversed(files) if text.arrow == "<" else files))
 
 
 def is_prefix(name: str, languages: Sequence[str]) -> bool:
@@ -277,13 +272,15 @@ def missing_pairs(
     prefixes: str | Sequence[str] | None, source_language: str, target_language: str, *, key: str
 ) -> list[tuple[str, str]]:
     """The key of each text of which a file is missing or cannot be read, with each message about it."""
-    found, languages = [], (source_language, target_language)
-    for index, name in enumerate(as_list(prefixes)):
+    found = []
+    for index, name in enumerate([prefixes] if isinstance(prefixes, str) else prefixes or ()):
         place = key if isinstance(prefixes, str) else f"{key}.{index}"
-        sides = [[language] for language in languages] if is_prefix(name, languages) else [languages]
+        text = directed(name)
+        languages = text.languages or (source_language, target_language)
+        sides = [[language] for language in languages] if is_prefix(text.name, languages) else [languages]
         for side in sides:
             try:
-                find_pair(name, *languages) if len(side) == 2 else find_file(name, *side)
+                find_pair(name, *languages) if len(side) == 2 else find_file(text.name, *side)
             except DataError as error:
                 found.append((place, str(error)))
     return found
@@ -332,17 +329,25 @@ def nothing_in(pairs: Sequence[FilePair]) -> DataError:
 
 
 def read_parallel(
-    prefixes: str | Sequence[str], source_language: str, target_language: str, *, key: str = "data"
+    prefixes: str | Sequence[str],
+    source_language: str,
+    target_language: str,
+    *,
+    key: str = "data",
+    tagged: bool = False,
 ) -> ParallelText:
     """Read both sides of all prefixes, every line kept, in order.
+
+    `tagged`: each source is what a model with `data.target_tag` reads, such as `>>de<< A dog.`
 
     Raises DataError naming the files if they are missing, undecodable, of unequal length or empty.
     """
     text = ParallelText([], [])
     pairs = find_pairs(prefixes, source_language, target_language, key=key)
-    for pair in pairs:
+    for name, pair in zip(as_list(prefixes), pairs, strict=True):
+        tag = f"{directed(name).target_tag(target_language)} " if tagged else ""
         for source, target in read_pairs(pair):
-            text.source.append(source)
+            text.source.append(tag + source if source.strip() else source)
             text.target.append(target)
     if not text.source:
         raise DataError(f"{key}: {', '.join(str(pair.source) for pair in pairs) or 'no file'} has no line")

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nmt.data.vocabulary import EOS, PAD
-from nmt.errors import SettingError, shown
+from nmt.errors import SettingError
+from nmt.light import options
 
 if TYPE_CHECKING:
     from nmt.ops.subwords import Splitter
@@ -205,13 +206,12 @@ LANGUAGE = re.compile(r"\s*>>([^<>\s]+)<<\s*")
 """What a source begins with that says into which language it is to be translated, such as `>>deu<<`."""
 
 
-def language_token(languages: Mapping[str, int], code: str | None) -> int:
-    """The token of a language; SettingError, which says what is allowed, for None and one that there is not."""
-    if code is None or code not in languages:
-        given = "is needed by this model" if code is None else f"{shown(code)} is no language of this model"
-        allowed = ", ".join(languages) or "none, as it has one language"
-        raise SettingError(("decoding.target_language", f"{given}. Allowed: {allowed}."))
-    return languages[code]
+def language_token(languages: Mapping[str, int], code: str | None, domain: str | None = None) -> int:
+    """The token of a language, and domain; SettingError, which says what is allowed, for those that there are not."""
+    found = options.language_token(languages, code, domain)
+    if isinstance(found, int):
+        return found
+    raise SettingError((f"decoding.{found[0]}", found[1]))
 
 
 def given_or_text(given: Sequence[str | None], source: Sequence[Path], target: Sequence[Path]) -> list[Path]:

@@ -15,11 +15,12 @@ from nmt.config.schema import Config
 from nmt.data.batching import Batch
 from nmt.data.corpus import Encoder, LengthRule, corpus_folder
 from nmt.data.prepare import PreparedData, generated
-from nmt.data.text import as_list, find_pairs
+from nmt.data.text import find_pairs
 from nmt.data.text_facts import file_digest
 from nmt.errors import ConfigError, missing
 from nmt.guided_alignment.links import Links, store_links, wanted_attention, word_counts, word_starts
 from nmt.registry import GUIDES
+from nmt.texts import as_list
 from nmt.training.distributed import World
 from nmt.training.losses import BatchLoss, Loss, TrainingBatch
 

@@ -49,6 +49,7 @@ class Options(TypedDict, total=False):
     no_repeat_ngram: int
     repeat_penalty: float
     target_language: str
+    domain: str
     split: Literal["auto", "sentences", "none"]
     capitals: Literal["keep", "lower"]
     split_long: int | Literal["none"]

@@ -8,6 +8,7 @@ name the options for type checkers and compilers.
 
 from __future__ import annotations
 
+from .errors import shown
 from .formats import FORMATS
 
 TYPE_CHECKING = False
@@ -140,7 +141,7 @@ class Option:
             "list": f"a list of {self.name}, such as {', '.join(ENGINE_DETAILS)}",
             "file": "the name of a file",
             "model": "the name of a model",
-            "language": "the code of a language of the model",
+            "language": f"the code of a {self.name.removeprefix('target_')} of the model",
             "pairs": "options of the search",
             "weights": "a list of numbers above 0",
         }[self.kind]
@@ -217,6 +218,11 @@ OPTIONS: Final = {
         "language", "code of the language to translate into, for a model that has several, such as deu",
         "Its token, `>>deu<<`, is put before each line without one.",
         words=(NONE,), metavar="CODE", doors=(*TORCH, *ENGINE, "server"), also="tgt_lang",
+    ),
+    "domain": Option(
+        "language", "domain of the text, for a model that has several, such as medical",
+        "One with which the target language was trained: its token is then `>>deu+medical<<`.",
+        words=(NONE,), metavar="NAME", doors=(*TORCH, *ENGINE, "server"),
     ),
     "split": Option(
         "choice", "translate each sentence of a line by itself: always, never, or as the training text was (auto)",
@@ -333,6 +339,30 @@ for _name, _option in (*OPTIONS.items(), *ENGINE_SEARCH_OPTIONS.items()):
 def options_of(*doors: str) -> Iterator[Option]:
     """The options that all of some doors have."""
     return (option for option in OPTIONS.values() if set(doors) <= set(option.doors))
+
+
+def language_token(languages: Mapping[str, int], code: str | None, domain: str | None = None) -> int | tuple[str, str]:
+    """The token of a target language, such as `de` or, with a domain, `de+medical`; else the option that is wrong, and
+    what is wrong with it."""
+    language, _, own = (code or "").partition("+")
+    other = own if domain not in (None, own) else ""  # than `domain`
+    own = domain or own
+    if (
+        code is not None
+        and not other
+        and (found := languages.get(f"{language}+{own}" if own else language)) is not None
+    ):
+        return found
+    name, given, allowed = "target_language", code, dict.fromkeys(known.partition("+")[0] for known in languages)
+    if language in allowed or not (languages or code):
+        name, given = "domain", own or None
+        among = [code] if code and other else languages
+        allowed = {known.partition("+")[2] or NONE: None for known in among if known.partition("+")[0] == language}
+    what = name.removeprefix("target_")
+    said = "is needed by this model" if given is None else f"{shown(given)} is no {what} of this model"
+    if name == "domain" and code:
+        said += f" with target_language {shown(code if other else language)}"
+    return name, f"{said}. Allowed: {', '.join(allowed) or f'none, as it has one {what}'}."
 
 
 def names_of(*kinds: str) -> tuple[str, ...]:

@@ -9,7 +9,16 @@ from itertools import islice
 
 from .binding import Glossary, Library, NotCopied
 from .errors import ArgumentError, DataError, EngineError, PlaceError, refused, shown
-from .options import ENGINE_DETAILS, ENGINE_SEARCH_OPTIONS, ENGINE_SEARCHES, NONE, OPTIONS, names_of, options_of
+from .options import (
+    ENGINE_DETAILS,
+    ENGINE_SEARCH_OPTIONS,
+    ENGINE_SEARCHES,
+    NONE,
+    OPTIONS,
+    language_token,
+    names_of,
+    options_of,
+)
 from .pretrained import located
 
 TYPE_CHECKING = False
@@ -273,11 +282,8 @@ class Translator(NotCopied):
                     raise EngineError(refused("search", value, ", ".join(ENGINE_SEARCHES), problem="is not known"))
             elif name == "search_options":
                 changed |= _search_options(value, samples=given.get("search") == "sample")
-            elif name == "target_language" and value != NONE:
-                languages = self.languages
-                if value not in languages:
-                    raise EngineError(refused(name, value, ", ".join(languages) or f"{NONE}, as the model has none"))
-                changed[name] = languages[value]
+            elif name in ("target_language", "domain"):
+                changed["target_language"] = self._language_token(given)
             else:
                 changed[name] = _value(known[name], value)
         for name in details:
@@ -297,6 +303,20 @@ class Translator(NotCopied):
         attention = not {"attention", "alignment"}.isdisjoint(details)
         told = {"attention": attention, "entropies": "entropies" in details}
         return options._replace(beam_of_one=search == "beam", **told), details, usual
+
+    def _language_token(self, given: Mapping[str, Any]) -> int:
+        """The token of the language and domain that options ask for, or else of the usual ones; 0 for none."""
+        names = {number: code for code, number in self.languages.items()}
+        usual, _, own = names.get(self._defaults.target_language, "").partition("+")
+        language = given.get("target_language") or usual
+        domain = given.get("domain") or ("" if "+" in language else own)
+        domain = None if domain in ("", NONE) else domain
+        if language in ("", NONE) and (self.languages or domain is None):
+            return 0
+        found = language_token(self.languages, language or None, domain)
+        if isinstance(found, int):
+            return found
+        raise EngineError(f"{found[0]}: {found[1]}")
 
     def parts(self, lines: Sequence[str], **options: Any) -> list[list[int]]:
         """The source tokens of each part in which each line would be translated; options are those of `translate`."""

@@ -27,8 +27,8 @@ from nmt.search.values import Request
 _ANOTHER: Final = re.compile(rf"(?:(?![{UNSPACED}_])\w){{2}}|{BEHIND_AN_END}")
 """What has been written would be another word, or would not have ended its sentence."""
 _OF_SEARCHES: Final = (
-    "placeholders", "glossary", "replace_unknown", "capitals", "target_language", "language_model", "min_length",
-    "no_repeat_ngram", "repeat_penalty",
+    "placeholders", "glossary", "replace_unknown", "capitals", "target_language", "domain", "language_model",
+    "min_length", "no_repeat_ngram", "repeat_penalty",
 )  # fmt: skip
 """Settings of a model that only a search fulfils."""
 

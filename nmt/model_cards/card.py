@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from nmt import __version__
 from nmt.config.schema import Config
 from nmt.data.corpus import SIDES
-from nmt.data.text import as_list
 from nmt.errors import counted, printable
 from nmt.files import is_file
 from nmt.interop import run_layout
@@ -21,6 +20,7 @@ from nmt.interop.run_layout import EVENTS, read_events
 from nmt.interop.weights_file import read_metadata
 from nmt.models.build import parameters_by_part
 from nmt.registry import CARDS
+from nmt.texts import as_list
 
 if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel

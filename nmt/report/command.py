@@ -306,7 +306,7 @@ def _languages(made: _Translated) -> tuple[str, str]:
 
 def _training(prefix: str | None, made: _Translated) -> list[Path]:
     """The target files of the training text; empty if their place is unknown."""
-    from nmt.data.text import as_list, find_file
+    from nmt.data.text import find_file, find_pairs
 
     if prefix is not None and Path(prefix).is_file():
         return [Path(prefix)]
@@ -317,7 +317,9 @@ def _training(prefix: str | None, made: _Translated) -> list[Path]:
         return [find_file(prefix, language)]
     for translator in made.translators.values():
         try:
-            return [find_file(part, language) for part in as_list(translator.config.data.train)]
+            text = translator.config.data
+            pairs = find_pairs(text.train, text.source_language, text.target_language, key="data.train")
+            return [*dict.fromkeys(pair.target for pair in pairs)]
         except (ConfigError, DataError):  # a file for the engine has no configuration, and the text may have moved
             return []
     return []

@@ -131,9 +131,9 @@ class Sources:
         self._tokenizer = tokenizer
         self._keeper = keeper
         self._longest = decoding.split_long
-        self._languages, self._language = tokenizer.languages(), decoding.target_language
-        if self._language is not None:
-            language_token(self._languages, self._language)
+        self._languages, self._target = tokenizer.languages(), (decoding.target_language, decoding.domain)
+        if decoding.target_language is not None or (decoding.domain is not None and not self._languages):
+            language_token(self._languages, *self._target)
         self._lines = lines or Lines()
         self._splitter: Splitter | None = None
         self._always, self._joins = False, " "
@@ -175,9 +175,10 @@ class Sources:
             return [], 0
         own = LANGUAGE.match(text)
         try:
-            token = language_token(self._languages, own[1] if own else self._language)
+            token = language_token(self._languages, *((own[1],) if own else self._target))
         except SettingError as error:
-            raise request.error(f"target_language: {error.problems[0][1]}") from None
+            (key, problem), *_ = error.problems
+            raise request.error(f"{key.removeprefix('decoding.')}: {problem}") from None
         return [token], own.end() if own else 0
 
     def _small(self, request: Request, text: str, start: int) -> str | None:

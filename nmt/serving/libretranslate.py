@@ -22,6 +22,7 @@ from nmt.serving.requests import (
     refuse,
     shown_json,
 )
+from nmt.texts import SEVERAL
 
 FORM: Final = "application/x-www-form-urlencoded"
 ALLOWED: Final = {
@@ -50,7 +51,8 @@ NAMES: Final = dict(pair.split("=") for pair in _NAMES.split())
 class Languages(NamedTuple):
     """What the model translates from, and to."""
 
-    source: str
+    sources: tuple[str, ...]
+    """Of a model that reads several, those that it translates into."""
     targets: tuple[str, ...]
     """Of a model with several, by their tokens."""
     are_chosen: bool
@@ -59,13 +61,16 @@ class Languages(NamedTuple):
     @classmethod
     def of(cls, facts: Mapping[str, str], several: Sequence[str]) -> Languages:
         """`facts` of a service's model, and its `languages`."""
-        return cls(facts["source_language"], tuple(several) or (facts["target_language"],), bool(several))
+        source, targets = facts["source_language"], tuple(several) or (facts["target_language"],)
+        return cls(targets if source == SEVERAL else (source,), targets, bool(several))
 
     def listed(self) -> list[dict[str, Any]]:
         """The answer to GET /languages."""
-        targets = {code: {"code": code, "name": NAMES.get(code, code), "targets": []} for code in self.targets}
-        source = {"code": self.source, "name": NAMES.get(self.source, self.source), "targets": list(self.targets)}
-        return list((targets | {self.source: source}).values())
+        found = {code: {"code": code, "name": NAMES.get(code, code), "targets": []} for code in self.targets}
+        for code in self.sources:
+            others = [target for target in self.targets if target != code or len(self.sources) == 1]
+            found[code] = {"code": code, "name": NAMES.get(code, code), "targets": others}
+        return list(found.values())
 
 
 class Wanted(NamedTuple):
@@ -140,7 +145,7 @@ def read_wanted(value: Any, languages: Languages, settings: Settings, *doors: st
     texts = texts if is_list else [texts]
     if not texts or not all(isinstance(text, str) for text in texts):
         refuse(f"q: {shown_json(value['q'])} is not allowed", ALLOWED["q"])
-    _check(value, "source", languages.source, AUTO)
+    _check(value, "source", *languages.sources, AUTO)
     _check(value, "target", *languages.targets)
     _check({"format": kind}, "format", "text", "html")
     most = settings.max_beam_size - 1

@@ -28,7 +28,7 @@ from nmt.evaluation import build_metrics
 from nmt.interop.run_layout import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.registry import DOUBTS, GUIDES, KEEPERS, LOSSES, TASKS
+from nmt.registry import DOUBTS, GUIDES, KEEPERS, LOSSES, TASKS, TEXTS
 from nmt.search.ruled import fusion_of
 from nmt.search.shortlist import load_shortlist
 from nmt.search.translator import Translator
@@ -60,6 +60,10 @@ class Translation(Task):
     @classmethod
     def check(cls, config: Config) -> list[tuple[str, str]]:
         return [] if config.training.wait is None else GUIDES.get("wait").problems(config)
+
+    @classmethod
+    def completed(cls, config: Config) -> Config:
+        return TEXTS.get("tags").completed(config) if config.data.target_tag else config
 
     @property
     def validates(self) -> bool:

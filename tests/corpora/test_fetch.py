@@ -60,6 +60,8 @@ def test_real_multi30k_from_local_copies(multi30k: Path, tmp_path: Path, capsys:
     assert names == sorted(f"{p}.{s}.gz" for p in ("train", "val", "test_2016_flickr") for s in ("en", "de"))
     assert fetch("multi30k", "--to", tmp_path / "to", "--mirror", NOWHERE) == 0
     assert capsys.readouterr().out.count("already here") == 6
+    assert fetch("multi30k", "--from", multi30k, "--to", tmp_path / "to", "--languages", "de", "cs") == 0
+    assert capsys.readouterr().out.count("already here") == 6 and (tmp_path / "to" / "val.cs.gz").is_file()
 
 
 @pytest.mark.parametrize("name", ["multi30k", "wmt14"])
@@ -89,10 +91,11 @@ def test_a_mirror_that_is_no_url_is_a_usage_error(url: str, tmp_path: Path, caps
 
 def test_fetching_everything(small: tuple[ModuleType, dict[str, bytes]], server: Server, tmp_path: Path) -> None:
     module, texts = small
-    assert main(["multi30k", "--to", str(tmp_path / "new"), "--mirror", home(server) + "/"]) == 0
+    both = ["--languages", "de", "cs"]
+    assert main(["multi30k", "--to", str(tmp_path / "new"), "--mirror", home(server) + "/", *both]) == 0
     for name, text in texts.items():
         assert gzip.decompress((tmp_path / "new" / f"{name}.gz").read_bytes()) == text
-    assert len(list((tmp_path / "new").iterdir())) == 6
+    assert len(list((tmp_path / "new").iterdir())) == 9
 
 
 def test_plain_local_copies_are_taken_too(small: tuple[ModuleType, dict[str, bytes]], tmp_path: Path) -> None:
@@ -100,7 +103,9 @@ def test_plain_local_copies_are_taken_too(small: tuple[ModuleType, dict[str, byt
     (tmp_path / "from").mkdir()
     for name, text in texts.items():
         (tmp_path / "from" / name).write_bytes(text)
-    assert main(["multi30k", "--to", str(tmp_path / "to"), "--from", str(tmp_path / "from")]) == 0
+    copies = ["multi30k", "--to", str(tmp_path / "to"), "--from", str(tmp_path / "from"), "--languages", "cs"]
+    texts = {name: text for name, text in texts.items() if not name.endswith(".de")}
+    assert main(copies) == 0
     assert {path.name for path in (tmp_path / "to").iterdir()} == set(texts)
 
 

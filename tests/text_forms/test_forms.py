@@ -162,7 +162,10 @@ def test_mappings_of_a_configuration(given: object, name: object) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"source": "x"}, "data.train: {'source': 'x'} is not allowed; a mapping is {source: FILE, target: FILE} or"),
+        (
+            {"source": "x"},
+            "data.train: {'source': 'x'} is not allowed; a mapping is {prefix: PREFIX}, {source: FILE",
+        ),
         ({"file": "a.txt"}, "data.train: file: 'a.txt' has no ending of a form. Allowed: jsonl, tmx, tsv."),
         ({"file": "a.tsv", "columns": [1]}, "data.train: columns: [1] is not a list of two columns"),
         ({"source": "a:b", "target": "c"}, "data.train: 'a:b' is not allowed; names here are text without a colon"),

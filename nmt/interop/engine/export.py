@@ -98,8 +98,9 @@ def export_engine(
     named = str(shortlist) if shortlist is not None else decoding.shortlist
     lists = None if named is None else read_shortlist(named, tokenizer)
     settings = settings_of(decoding)
-    if decoding.target_language is not None:
-        settings.others["target_language"] = language_token(tokenizer.languages(), decoding.target_language)
+    if (decoding.target_language, decoding.domain) != (None, None):
+        asked = decoding.target_language, decoding.domain
+        settings.others["target_language"] = language_token(tokenizer.languages(), *asked)
     if type(tokenizer) is not SentencePieceTokenizer:
         name = loaded.config.data.tokenizer
         raise ConfigError(f"data.tokenizer: '{name}' is not known to the engine. Allowed: sentencepiece.")

@@ -46,12 +46,12 @@ const door = (() => {
   }
 
   /* A line at a time: the page answers keys in between, and a newer text ends it. */
-  async function translate(lines, { split, search, target_language, n_best = 1, placeholders = false, glossary = "none" }, signal) {
+  async function translate(lines, { split, search, target_language, domain, n_best = 1, placeholders = false, glossary = "none" }, signal) {
     const own = engine.defaults.beam_size, beam = search === "greedy" ? 1 : Math.max(own > 1 ? own : 5, n_best), found = [];
     for (const line of lines) {
       if (found.length) await new Promise((go) => setTimeout(go));
       signal?.throwIfAborted();
-      const result = engine.translate(line, { split, n_best, beam_size: beam, scores: false, placeholders, glossary, ...(target_language && { target_language }) });
+      const result = engine.translate(line, { split, n_best, beam_size: beam, scores: false, placeholders, glossary, ...(target_language && { target_language, domain }) });
       const notes = { no_finite_translation: !result.finite, length_limit: result.cut, split: result.parts > result.sentences, several_sentences: result.several, capitals: result.capitals };
       found.push({
         text: result.text, n_best: result.n_best, tokens: result.target, source_tokens: result.source, attention: result.attention, begins: result.begins,
@@ -64,10 +64,10 @@ const door = (() => {
   /* Live sessions; `heard` is told what each writes, and what may follow. */
   function live(heard) {
     let session;
-    const say = ({ text, end, wait, target_language }, isFirst) => {
+    const say = ({ text, end, wait, target_language, domain }, isFirst) => {
       try {
         const how = engine.card.encoder_direction === "forward" ? `wait_k,wait=${wait}` : "local_agreement";
-        if (isFirst) session = engine.live(how, target_language && { target_language });
+        if (isFirst) session = engine.live(how, target_language && { target_language, domain });
         const written = end ? session.end() : session.feed(text);
         heard({ text: written, tail: session.tail, end });
         if (end) session.close();

@@ -132,19 +132,18 @@ const NMT = (() => {
 
     /* Sets the options; an Error names one that there is not, or whose value is not allowed. */
     choose({ search = "auto", search_options = {}, ...given }) {
-      const { c } = this, options = { ...SEARCHES[search], ...given, ...search_options };
-      const allowed = ["search", "search_options", "glossary", ...this.names.keys()].filter((name) => !INNER.includes(name));
+      const { c } = this, { domain, ...options } = { ...SEARCHES[search], ...given, ...search_options };
+      const allowed = ["search", "search_options", "glossary", "domain", ...this.names.keys()].filter((name) => !INNER.includes(name));
       for (const name of Object.keys(given))
         if (!allowed.includes(name)) throw new Error(`${name}: is not an option of the engine in a browser. Allowed: ${allowed.join(", ")}.`);
       for (const name of Object.keys(search_options))
         if (search !== "sample" || !SAMPLING.includes(name)) throw new Error(`search_options: ${name}: is not an option of this search. The search sample has: ${SAMPLING.join(", ")}.`);
       if (!SEARCHES[search]) throw new Error(`search: ${search} is not known. Allowed: ${Object.keys(SEARCHES).join(", ")}.`);
+      if (domain !== undefined || options.target_language !== undefined) options.target_language = this.languageToken(options.target_language, domain);
       c.nmt_options_begin(this.model, this.options);
       for (const [name, value] of Object.entries(options)) {
         const place = this.names.get(name);
-        if (name === "target_language" && value !== "none" && !this.languages.has(value))
-          throw new Error(`${name}: ${value} is not allowed. Allowed: ${[...this.languages.keys(), "none"].join(", ")}.`);
-        const number = this.languages.get(name === "target_language" && value) ?? (WORDS[name] ? WORDS[name].indexOf(value) : value === "none" ? 0 : Number(value));
+        const number = name === "target_language" ? value : WORDS[name] ? WORDS[name].indexOf(value) : value === "none" ? 0 : Number(value);
         if (!c.nmt_set_option(this.options, place, number, this.problem, ROOM)) throw new Error(this.said());
       }
       if (!("beam_size" in options || options.sample)) { // a smaller beam is widened
@@ -152,6 +151,21 @@ const NMT = (() => {
         if (wanted > this.defaults.beam_size) c.nmt_set_option(this.options, this.names.get("beam_size"), wanted, this.problem, ROOM);
       }
       return options;
+    }
+
+    /* The token of a language and a domain, of which one that is not given is the usual one; 0 for "none". */
+    languageToken(target_language, domain) {
+      const codes = [...this.languages.keys()], parts = (code) => [...code.split("+"), ""].slice(0, 2);
+      const [usual, own] = parts(codes.find((code) => this.languages.get(code) === this.defaults.target_language) ?? "");
+      const asked = target_language ?? usual, [language, from] = parts(asked);
+      const chosen = domain ?? (from || own), last = chosen === "none" ? from : chosen;
+      if ((asked === "none" || !asked) && (codes.length || !last)) return 0;
+      const found = this.languages.get(last ? `${language}+${last}` : language);
+      if (found !== undefined && (!from || last === from)) return found;
+      const known = codes.filter((code) => parts(code)[0] === language).map((code) => parts(code)[1] || "none");
+      const name = known.length || !asked ? "domain" : "target_language";
+      const all = [...new Set(name === "domain" ? known : codes.map((code) => parts(code)[0]))];
+      throw new Error(`${name}: ${(name === "domain" ? last : asked) || "none"} is not allowed. Allowed: ${all.join(", ") || "none"}.`);
     }
 
     /* A session of live translation (docs/live.md) by a policy such as "wait_k,wait=3": `feed(text)` returns what no longer changes, `end()` the

@@ -42,8 +42,14 @@ const chosen = () => ({
   ...(byId("placeholders").checked && { placeholders: true }),
   ...glossary(),
   ...(byId("search").value && { search: byId("search").value }),
-  ...(byId("language").value && { target_language: byId("language").value }),
+  ...into(),
 });
+
+/* The language and domain that are chosen, where a model has several; a list entry is a language, or both as in "de+medical". */
+const into = () => {
+  const [target_language, domain = "none"] = byId("language").value.split("+");
+  return target_language ? { target_language, domain } : {};
+};
 
 const linesOf = (text) => text.split("\n").filter((line) => line.trim());
 
@@ -109,7 +115,7 @@ function updateLive() {
     byId("output").replaceChildren();
     session = door.live(heard);
   }
-  const options = { wait: Math.max(1, Math.round(byId("wait").valueAsNumber) || 3), ...(byId("language").value && { target_language: byId("language").value }) };
+  const options = { wait: Math.max(1, Math.round(byId("wait").valueAsNumber) || 3), ...into() };
   text.slice(sent.length).split("\n").forEach((line, i) => {
     if (i && !isFirst) session.say({ end: true });
     isFirst ||= i > 0;
@@ -328,6 +334,8 @@ async function copy() {
 }
 
 const languageName = (code) => {
+  const [language, domain] = code.split("+");
+  if (domain) return `${languageName(language)}, ${domain}`;
   try { return new Intl.DisplayNames(["en"], { type: "language" }).of(code); } catch { return code; }
 };
 
