@@ -234,7 +234,7 @@ def test_commands_translate_and_score(
     scores = []
     for more in (options, ("--target-language", "de")):
         capsys.readouterr()
-        assert call("nmt-eval", str(trained.run), *files, "--json", *more) == 0
+        assert call("nmt-eval", str(trained.run), *files, "--metrics", "chrf", "--json", *more) == 0
         scores.append(json.loads(capsys.readouterr().out)[0]["score"])
     assert scores[0] > scores[1]
     assert call("nmt-check", str(trained.run)) == 0 and call("nmt-check", str(trained.file)) == 0
