@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nmt.data.vocabulary import EOS, PAD
-from nmt.errors import SettingError
+from nmt.errors import DataError, SettingError, shown
 from nmt.light import options
 
 if TYPE_CHECKING:
@@ -112,6 +112,22 @@ class Tokenizer(ABC):
     def languages(self) -> dict[str, int]:
         """The source tokens `>>CODE<<` that say into which language is translated, by their codes; by default none."""
         return {}
+
+    def read_sources(self, lines: Sequence[str]) -> list[list[int]]:
+        """Ids of source lines as a model reads them: where it has several languages, each begins with one, `>>de<<`.
+
+        Raises DataError, which shows the line, for one without, and for an unknown one.
+        """
+        if not (languages := self.languages()):
+            return self.encode_source(lines)
+        tags = [LANGUAGE.match(line) for line in lines]
+        found = self.encode_source([line[tag.end() :] if tag else line for line, tag in zip(lines, tags, strict=True)])
+        for ids, line, tag in zip(found, lines, tags, strict=True):
+            try:
+                ids[:0] = [language_token(languages, tag and tag[1])] if line.strip() else []
+            except SettingError as error:
+                raise DataError(f"{shown(line)} must begin with its target language: {error.problems[0][1]}") from None
+        return found
 
     def target_pieces(self) -> list[bytes] | None:
         """What each target id adds to a text, in UTF-8; the pieces of a translation make its text, but that spaces at

@@ -269,8 +269,9 @@ def _scored(
         made, models, exit_code, compared = _translations(sources, own, arguments)
         hypotheses = made | hypotheses
         references = [[models.joined(line) for line in stream] for stream in references]
-        metrics = make_metrics(arguments, language=language or models.languages[1])
-        language = language or models.languages[1]
+        into = (arguments.target_language or "").partition("+")[0] or models.languages[1]
+        metrics = make_metrics(arguments, language=language or into)
+        language = language or into
         if compared is not None:
             hypotheses = {name: compared(lines) for name, lines in hypotheses.items()}
             references = [compared(stream) for stream in references]

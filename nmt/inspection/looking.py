@@ -100,7 +100,7 @@ def inspection_of(
 ) -> Inspection:
     """What `inspect` of a translator gives for a source and its translation, by default the best of `search`."""
     source, target = pair
-    ids = _encoded("source", tokenizer.encode_source([source])[0])
+    ids = _encoded("source", tokenizer.read_sources([source])[0])
     if len(ids) == 1:
         raise DataError("source: is empty; give a sentence")
     if target is None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from nmt.data.tokenizer import LANGUAGE
 from nmt.errors import ConfigError, DataError, missing
 from nmt.evaluation.metrics import Metric, Score, check_streams
 from nmt.registry import METRICS
@@ -61,7 +62,8 @@ class _Comet(Metric):
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, sources: Sequence[str] = ()
     ) -> Score:
         check_streams(hypotheses, references)
-        texts = {"src": sources, "mt": hypotheses}
+        read = [line[tag.end() :] if (tag := LANGUAGE.match(line)) else line for line in sources]
+        texts: dict[str, Sequence[str]] = {"src": read, "mt": hypotheses}
         if self.reads_reference:
             if len(references) != 1:
                 raise DataError(f"{self.name}: compares with one reference; {len(references)} are given")

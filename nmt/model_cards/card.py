@@ -18,6 +18,7 @@ from nmt.interop.exported import FORMATS
 from nmt.interop.facts import MAKER, megabytes
 from nmt.interop.run_layout import EVENTS, read_events
 from nmt.interop.weights_file import read_metadata
+from nmt.light.options import command_option
 from nmt.models.build import parameters_by_part
 from nmt.registry import CARDS
 from nmt.texts import as_list
@@ -55,11 +56,15 @@ def model_card(
     events = _events(loaded.path)
     source, target = config.data.source_language, config.data.target_language
     folder = shlex.quote(printable(name))
+    language, _, domain = next(iter(loaded.tokenizer.languages()), "").partition("+")
+    asked = {name: one for name, one in (("target_language", language), ("domain", domain)) if one}
+    options = "".join(f" {command_option(name)} {shlex.quote(printable(one))}" for name, one in asked.items())
+    keywords = "".join(f', {name}="{printable(one)}"' for name, one in asked.items())
     commands = [
         "Where nmt is installed (`pip install .` in its checkout):",
-        f"```\nnmt-translate {folder} < text.{source} > text.{target}\n```",
+        f"```\nnmt-translate {folder}{options} < text.{source} > text.{target}\n```",
         "or in Python",
-        f'```python\nimport nmt\n\nprint(nmt.load("{printable(name)}").translate("...").text)\n```',
+        f'```python\nimport nmt\n\nprint(nmt.load("{printable(name)}").translate("..."{keywords}).text)\n```',
     ]
     plugins = " ".join(f"--plugin {shlex.quote(Path(plugin).name)}" for plugin in config.plugins)
     needed = [f"It needs the code of a plugin, which is not in this folder: `{_cell(plugins)}`."]
@@ -86,7 +91,9 @@ def _facts(
     config, section, model = loaded.config, loaded.config.model, loaded.model
     outline = model.outline(section)
     layers = f"{counted(outline.encoder_layers, 'encoder layer')}, {counted(outline.decoder_layers, 'decoder layer')}"
-    yield "languages", f"{config.data.source_language} → {config.data.target_language}"
+    several = ", ".join(loaded.tokenizer.languages())
+    into = f" ({_cell(several)})" if several else ""
+    yield "languages", f"{config.data.source_language} → {config.data.target_language}{into}"
     yield "architecture", f"{section.architecture}, {layers}"
     yield "recurrent unit", outline.mixing
     yield "widths", f"states {outline.width:,}, embeddings {section.embedding_size:,}"

@@ -13,6 +13,7 @@ from nmt.interop import run_layout
 from nmt.interop.engine.opened import open_engine, text_of
 from nmt.light.errors import EngineError
 from nmt.light.pretrained import is_pretrained
+from nmt.texts import SEVERAL
 
 _WORDS = ("source_language", "target_language", "architecture", "precision")
 """What the card of each file has."""
@@ -57,7 +58,8 @@ def check_file(file: Path) -> ExportCheck:
 
 
 def _in_words(card: dict[str, Any]) -> str:
-    languages, decoding = f"{card['source_language']} to {card['target_language']}", card.get("decoding")
+    ends, decoding = [text_of(card, f"{side}_language") for side in ("source", "target")], card.get("decoding")
+    languages = " to ".join("several languages" if code == SEVERAL else code for code in ends)
     parameters = card.get("parameters")
     model = f"{card['architecture']} {text_of(card, 'units', '')}".strip()
     said = [languages, model]

@@ -188,7 +188,7 @@ def score_pairs(
     models = [model, *others]
     device = next(model.parameters()).device
     for chunk in windows(pairs, size=window, length=lambda pair: len(pair[0]) + len(pair[1])):
-        sources = [[*ids, EOS] for ids in tokenizer.encode_source([source for source, _ in chunk])]
+        sources = [[*ids, EOS] for ids in tokenizer.read_sources([source for source, _ in chunk])]
         targets = [[*ids, EOS] for ids in tokenizer.encode_target([target for _, target in chunk])]
         lengths = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
         batches = batch_lines(lengths, batch_tokens=batch_tokens)

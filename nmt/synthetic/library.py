@@ -159,15 +159,16 @@ def _make(
         from nmt.interop.model_dir import find_model
         from nmt.registry import TOKENIZERS
         from nmt.synthetic.corpus import Work
-        from nmt.synthetic.texts import Texts, files_to_translate
+        from nmt.synthetic.texts import Texts, files_to_translate, languages_of
 
         config = translator.config
         given = {"n_best": 1, **{name: value for name, value in options.items() if value is not None}}
+        decoding = changed_decoding(config.decoding, as_keys(given))
         work = Work(
             Texts(files_to_translate(config, train=train, source=source), policy=errors),  # type: ignore[arg-type]
             translator.models,
-            changed_decoding(config.decoding, as_keys(given)),
-            (config.data.source_language, config.data.target_language),
+            decoding,
+            languages_of(config.data, decoding),
             nearest=nearest,
             keep_original=keep_original,
             alignment=alignment,

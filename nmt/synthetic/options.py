@@ -71,7 +71,7 @@ def make(
     # Imported late, so that --help and mistakes in the options do not load torch.
     from nmt.interop.model_dir import find_model, load_models
     from nmt.synthetic.corpus import Work
-    from nmt.synthetic.texts import Texts
+    from nmt.synthetic.texts import Texts, languages_of
     from nmt.training.distributed import connected
 
     wishes = Wishes() if wishes is None else wishes
@@ -84,11 +84,12 @@ def make(
         )
         config = models[0].config
         command = Command(program, world, is_quiet=arguments.quiet)
+        decoding = overridden(config.decoding, arguments, say=command.tell)
         work = Work(
             Texts(texts_of(config), policy=arguments.errors),
             [model.path for model in models],
-            overridden(config.decoding, arguments, say=command.tell),
-            (config.data.source_language, config.data.target_language),
+            decoding,
+            languages_of(config.data, decoding),
             nearest=wishes.nearest,
             keep_original=wishes.keep_original,
             errors=arguments.errors,

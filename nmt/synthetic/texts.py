@@ -9,14 +9,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from nmt.config.schema import Config
+from nmt.config.schema import Config, DataConfig, DecodingConfig
 from nmt.data.matching import are_unspaced
 from nmt.data.prepare import trained_on
 from nmt.data.text import FilePair, Policy, Undecodable, find_pairs, read_lines, read_pairs, unequal
 from nmt.data.text_facts import file_digest, read_facts
 from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS
-from nmt.errors import DataError, missing
+from nmt.errors import ConfigError, DataError, missing
 from nmt.search.values import AT_LIMIT
+from nmt.texts import SEVERAL
 
 
 class Line(NamedTuple):
@@ -100,10 +101,21 @@ def files_to_translate(
     With neither, the parallel training text of the model with this configuration. Raises DataError for a missing file,
     ConfigError if the configuration has no text.
     """
+    if config.data.target_tag and not (train or source):
+        raise ConfigError("the model has several directions; name the text of one with --train, such as corpus@en>de")
     key = "--train" if train else "data.train"
     prefixes = train or ([] if source else trained_on(config))
     pairs = find_pairs(prefixes, config.data.source_language, config.data.target_language, key=key)
     return [*((pair.source, pair.target) for pair in pairs), *((_file(name), None) for name in source)]
+
+
+def languages_of(data: DataConfig, decoding: DecodingConfig) -> tuple[str, str]:
+    """The endings of the files to write; ConfigError where a model translates into several and none is chosen."""
+    if data.target_language != SEVERAL:
+        return data.source_language, data.target_language
+    if decoding.target_language is None:
+        raise ConfigError("decoding.target_language: is needed; the files are of one language each")
+    return data.source_language, decoding.target_language.partition("+")[0]
 
 
 def _file(name: str) -> Path:

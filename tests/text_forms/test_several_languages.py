@@ -240,6 +240,51 @@ def test_commands_translate_and_score(
     assert call("nmt-check", str(trained.run)) == 0 and call("nmt-check", str(trained.file)) == 0
 
 
+def test_pairs_are_scored_and_looked_into_with_their_language(
+    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in training; a source without a language is refused."""
+    with nmt.load(trained.run) as model:
+        best = model.translate("ba da", target_language="de", details=["tokens"])
+        right, wrong = model.score([">>de<< ba da", ">>cs+medical<<ba da"], [str(best)] * 2)
+        assert right.score > wrong.score
+        assert right.source_tokens == len(best.source_pieces) - 1
+        looked = model.inspect(">>de<< ba da", str(best))
+        assert looked.source_tokens == best.source_pieces
+        for line in ("ba da", ">>fr<< ba da"):
+            with pytest.raises(
+                DataError, match=rf"'{line}' must begin with its target language: .*Allowed: de, en, cs"
+            ):
+                model.score([line], ["bad"])
+    (tmp_path / "source").write_text("ba da\n")
+    files = ("--source", str(tmp_path / "source"), "--target", str(tmp_path / "source"))
+    assert call("nmt-score", str(trained.run), *files) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_an_export_says_how_to_translate_with_it(
+    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("nmt-export", str(trained.run), "-o", str(tmp_path / "folder")) == 0
+    card = (tmp_path / "folder" / "README.md").read_text()
+    assert " --target-language de < " in card and 'translate("...", target_language="de")' in card
+    assert "(de, en, cs+news, cs+medical)" in card
+    capsys.readouterr()
+    assert call("nmt-check", str(trained.file)) == 0
+    assert "several languages to several languages" in capsys.readouterr().out
+
+
+def test_a_teacher_needs_the_text_of_one_direction(
+    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("nmt-distill", str(trained.run), "-o", str(tmp_path / "made"), "--target-language", "en")
+    assert call(*given) == 2
+    assert "name the text of one with --train, such as corpus@en>de" in capsys.readouterr().err
+    assert call(*given, "--train", f"{trained.folder / 'dev'}@de>en") == 0
+    assert written_in((tmp_path / "made.mul").read_text()) == {"d"}
+    assert written_in((tmp_path / "made.en").read_text()) == {""}
+
+
 def test_validation_and_test_translate_each_line_into_its_language(trained: Trained) -> None:
     lines = (trained.run / "test.mul").read_text().splitlines()
     for place, ending in enumerate(("d", "", "c", "cm")):
