@@ -381,3 +381,23 @@ def test_clients_of_libretranslate_name_either_side() -> None:
     assert [(one["code"], one["targets"]) for one in listed] == [("de", ["en"]), ("en", ["de"])]
     listed = Languages.of({"source_language": "en", "target_language": "de"}, ()).listed()
     assert [(one["code"], one["targets"]) for one in listed] == [("de", []), ("en", ["de"])]
+
+
+@pytest.mark.browser
+def test_the_page_offers_each_language_with_its_domains(trained: Trained) -> None:
+    from tests.browser import chromium
+    from tests.serving.server_process import started
+    from tests.serving.test_page import expect, page_of
+
+    with nmt.load(trained.file) as model:
+        wanted = [str(model.translate("ba da", target_language=code)) for code in ("cs+medical", "de")]
+    with started(trained.file) as server, chromium() as opened, page_of(opened, server.base) as (page, seen):
+        expect(page.locator("#status")).to_have_text("Ready")
+        offered = page.locator("#language option").all_text_contents()
+        assert offered == ["German", "English", "Czech, news", "Czech, medical"]
+        page.locator("#language").select_option("cs+medical")
+        page.locator("#text").fill("ba da")
+        expect(page.locator(".target")).to_have_text([wanted[0]], use_inner_text=True)
+        page.locator("#language").select_option("de")
+        expect(page.locator(".target")).to_have_text([wanted[1]], use_inner_text=True)
+        assert seen.problems == []
