@@ -37,6 +37,7 @@ OF_TRANSLATION: Final = {
     "data": (
         "source_language",
         "target_language",
+        "target_tag",
         "generator",
         "monolingual",
         "monolingual_tag",
