@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-from nmt.registry import FORMS, TEXTS
+from nmt.registry import FORMS, SETS, TEXTS
 
+Names: TypeAlias = str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
+"""Texts or files of a key of the configuration: one, a list, or both in sets by the sets' names."""
 PACKED = (".gz", ".zst")
 """Endings of packed text."""
 CODE = r"[^@:+<>\s]+"
@@ -56,9 +58,9 @@ def directed(name: str) -> Directed:
     return Directed(found[1], (found[2], found[4]) if found[2] else (), found[3] or ">", found[5] or "")
 
 
-def as_list(names: str | Sequence[str] | None) -> list[str]:
+def as_list(names: Names) -> list[str]:
     """The texts, or files, of a key such as `data.train`: of a text for both directions one for each."""
-    both = [[names]] if isinstance(names, str) else [[name] for name in names or ()]
+    both = [[name] for _, name in placed(names, "")]
     for one in both:
         if (found := directed(one[0])).arrow == "<>":
             at = len(found.name) + 1
@@ -94,3 +96,22 @@ def name_of(value: Any) -> Any:
     if isinstance(value, list):
         return [name_of(one) for one in value]
     return TEXTS.get("mapping")(value) if isinstance(value, Mapping) else value
+
+
+def named(value: Any) -> Any:
+    """The same where texts may be in sets with names, `{NAME: TEXT, ...}`."""
+    return SETS.get("named")(value) if isinstance(value, Mapping) else name_of(value)
+
+
+def placed(names: Names, key: str) -> Iterator[tuple[str, str]]:
+    """Each text or file that a key of the configuration names, with its own key, such as `data.dev.NAME.0`."""
+    if isinstance(names, str):
+        yield key, names
+    else:
+        for part, own in names.items() if isinstance(names, Mapping) else enumerate(names or ()):
+            yield from placed(own, f"{key}.{part}")
+
+
+def sets_of(names: Names) -> Mapping[str, str | Sequence[str]]:
+    """The texts that a key names by the names of their sets; those without are one set, which is called ""."""
+    return names if isinstance(names, Mapping) else {"": names} if names is not None else {}

@@ -41,14 +41,14 @@ from nmt.other_tasks.in_memory import (
     tokenizer_of,
     unused_keys,
 )
-from nmt.registry import TASKS, TOKENIZERS
+from nmt.registry import DOUBTS, TASKS, TOKENIZERS
 from nmt.training.distributed import World
 from nmt.training.losses import BatchLoss, Loss, cross_entropy
 from nmt.training.run_dir import write_lines
 from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample
 from nmt.training.trainer import Trainer
-from nmt.training.validation import Chance, Check, chance_of
+from nmt.training.validation import Chance, Check
 
 _CORNER = "correct / predicted"
 
@@ -193,7 +193,9 @@ class ClassValidator(ScoreValidator):
             return self.text.compare([found.labels[place] for place in places]).macro_f1
 
         alike = len(set(self.text.corpus.labels.tolist())) < 2
-        return scores, None if alike else chance_of("macro_f1", shuffled, lines=len(found.labels), sure=SURE_OF_LABELS)
+        return scores, None if alike else DOUBTS.get("by_chance")(
+            "macro_f1", shuffled, lines=len(found.labels), sure=SURE_OF_LABELS
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,11 +354,11 @@ class Classification(InMemoryTask):
         missing = [label for i, label in enumerate(self.labels, start=FIRST_LABEL) if i not in data.train.labels]
         return [f"train: no text with the label {', '.join(missing)}; it cannot be learned"] if missing else []
 
-    def test_output(self, *, average: bool = False) -> Path:
-        return Path(self.config.run_dir) / f"test{'.average' if average else ''}.tsv"
+    def test_outputs(self, *, average: bool = False) -> list[Path]:
+        return [Path(self.config.run_dir) / f"test{'.average' if average else ''}.tsv"]
 
-    def score_test(self, trainer: Trainer, data: PreparedTexts, *, by: str, output: Path | None) -> None:
-        assert output is not None
+    def score_test(self, trainer: Trainer, data: PreparedTexts, *, by: str, outputs: Sequence[Path]) -> None:
+        (output,) = outputs
         log, model, text = trainer.log, cast("Any", trainer.updater.model), data.texts["test"]
         model.eval()
         device = trainer.updater.precision.device

@@ -25,7 +25,7 @@ from nmt.registry import (
     TEXTS,
     TOKENIZERS,
 )
-from nmt.texts import SEVERAL, as_list
+from nmt.texts import SEVERAL, as_list, sets_of
 
 DEFAULT_BATCH_TOKENS = 2048
 NO_SCALE = 1.0
@@ -107,6 +107,9 @@ def _task_problems(config: Config) -> Iterator[Found]:
         return
     if not check_options(task, config.task_options, key="")[1]:
         yield from task.check(config)
+    for key in ("dev", "test"):
+        if config.task != "translation" and isinstance(getattr(config.data, key), Mapping):
+            yield f"data.{key}", f"the task '{config.task}' knows no sets with names; give a list"
     architecture = MODELS.known(config.model.architecture)
     if architecture is not None and config.task not in architecture.tasks:
         allowed = ", ".join(name for name in MODELS.names() if config.task in MODELS.get(name).tasks)
@@ -195,6 +198,7 @@ def _training_problems(config: Config) -> Iterator[Found]:
             yield "training.normalization", message
     task = TASKS.known(config.task)
     known = ["loss", *((task and task.scores) or [str(choice.name) for choice in choices(config.evaluation.metrics)])]
+    known += [f"{score}@{name}" for name in sets_of(config.data.dev) if name for score in known]
     if training.early_stopping_metric not in known:
         message = refused("", training.early_stopping_metric, known, problem="is not in evaluation.metrics")
         yield "training.early_stopping_metric", message

@@ -18,7 +18,7 @@ from nmt.config.schema import SECTIONS, Config
 from nmt.files import CHECKPOINTS, model_folder
 from nmt.registry import TASKS, Registry
 from nmt.system import expanded
-from nmt.texts import each_file, name_of
+from nmt.texts import each_file, name_of, named
 
 Change: TypeAlias = Callable[[str, str], str]
 """The path to take in place of one, of a key."""
@@ -107,10 +107,17 @@ def _changed(values: Mapping[str, Any], fields: Mapping[str, Any], prefix: str, 
         value = values.get(name)
         if value and _holds_paths(field.annotation, field.metadata):
             own = partial(change, f"{prefix}{name}")
-            if _holds(name_of, field.annotation, field.metadata):
+            if any(_holds(form, field.annotation, field.metadata) for form in (name_of, named)):
                 own = partial(each_file, change=own)
-            found[name] = own(value) if isinstance(value, str) else [*map(own, value)]
+            found[name] = _each(value, own)
     return found
+
+
+def _each(names: Any, change: Callable[[str], str]) -> Any:
+    """`names` (see `nmt.texts.Names`) with `change` of each."""
+    if isinstance(names, Mapping):
+        return {name: _each(own, change) for name, own in names.items()}
+    return change(names) if isinstance(names, str) else [*map(change, names)]
 
 
 def _holds_paths(annotation: Any, metadata: Sequence[Any] = ()) -> bool:

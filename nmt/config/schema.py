@@ -19,7 +19,7 @@ from nmt.light.options import AUTO as AUTO  # the search is chosen by the beam s
 from nmt.light.options import OPTIONS, Option
 from nmt.limits import DEEPEST, HIGHEST_RATE, LARGEST, MOST, MOST_WORKERS, WIDEST
 from nmt.system import expanded
-from nmt.texts import name_of
+from nmt.texts import name_of, named
 
 FilePath = Annotated[str, Strict(), Field(min_length=1), AfterValidator(expanded)]
 """The name of a file or directory, or a common prefix of several: text that is not empty, in which `~` is the home
@@ -43,6 +43,8 @@ Text = Annotated[str, Strict(), Field(min_length=1)]
 Paths = FilePath | Annotated[list[FilePath], Field(min_length=1)]
 Corpora = Annotated[Paths, BeforeValidator(name_of)]
 """Names of parallel text, see `nmt.texts`."""
+Sets = Annotated[Paths | dict[Text, Paths], BeforeValidator(named)]
+"""The same, or such sets of them that have names."""
 Options = dict[Text, Any]
 
 
@@ -175,13 +177,14 @@ class DataConfig:
     augmentation: list[Annotated[dict[Text, Share], Field(min_length=1, max_length=1)]] = fixed(default_factory=list)
     """How pairs are changed, and which share of them, in this order, such as `[{typos: 0.05}, {no_end_mark: 0.2}]`:
     [augmentation.md](augmentation.md)."""
-    dev: Corpora | None = None
-    """Validation text or texts."""
-    dev_references: Paths | None = None
-    """References of `dev`, a file or a list of files for several sets; default: its target side."""
-    test: Corpora | None = None
+    dev: Sets | None = None
+    """Validation text, or several that are pooled. `{NAME: TEXT, ...}`: sets that are scored apart, as `loss@NAME` and
+    `bleu@NAME`; without a name, scores are the means over the sets."""
+    dev_references: Paths | dict[Text, Paths] | None = None
+    """References of `dev`, a file or a list of files for several sets; default: its target side. By name for sets."""
+    test: Sets | None = None
     """Test text or texts, translated and scored when training ends."""
-    test_references: Paths | None = None
+    test_references: Paths | dict[Text, Paths] | None = None
     """The same for `test`."""
     tokenizer: Text = fixed("sentencepiece")
     """`sentencepiece` (raw text), `whitespace` (text that is split), by task `tagged_words`, `tagged_characters`."""
@@ -284,7 +287,7 @@ class TrainingConfig:
     one of chance: not better than beside the references of other lines, by a point and four standard deviations
     (accuracy and F1 three). So do the schedule `score` and `average_after`."""
     early_stopping_metric: Text = "loss"
-    """Which checkpoint is best: by `loss`, or by one of `evaluation.metrics`."""
+    """Which checkpoint is best: by `loss`, or by one of `evaluation.metrics`; `bleu@NAME`: on one set of `data.dev`."""
     max_bad_updates: NotNegative = 10
     """How many updates in a row may be skipped (NaN, infinity, `skip_norm`) before training stops."""
     callbacks: list[Text | dict[Any, Any]] = field(default_factory=list)

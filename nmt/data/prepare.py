@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt.config import component_options
 from nmt.config.located import path_options
@@ -17,18 +17,28 @@ from nmt.config.schema import Config, DataConfig
 from nmt.data.corpus import Corpus, Encoder, LengthRule, Tags, corpus_folder, encoded_corpus, new_folder
 from nmt.data.saved_tokenizer import FOLDER, load_tokenizer, save_tokenizer
 from nmt.data.text import FilePair, ParallelText, find_pairs, missing_pairs, read_lines, read_parallel
-from nmt.data.text_facts import KnownFiles, ValidationFacts, file_digest, validation_facts
+from nmt.data.text_facts import KnownFiles, ValidationFacts, file_digest, joined_facts, validation_facts
 from nmt.data.tokenizer import Sides, Tokenizer
 from nmt.data.work import progress as shown_progress
 from nmt.errors import ConfigError, DataError, counted, missing
 from nmt.files import unreadable
 from nmt.registry import AUGMENTERS, GENERATORS, TEXTS, TOKENIZERS
-from nmt.texts import as_list
+from nmt.texts import Names, as_list, placed, sets_of
 
 _FORMAT = 2  # raise it when encoding or the files of a corpus change
 _RECORD = "tokenizer.json"
 _OF_START = "training.init_from"
 """What the record of a tokenizer says instead of files, if it is that of another model."""
+
+
+class HeldOut(NamedTuple):
+    """A validation or test text, or one of several that have names."""
+
+    text: ParallelText
+    references: Sequence[Sequence[str]]
+    """For translations of the text: one stream of lines for each set of references."""
+    corpus: Corpus | None = None
+    """Of validation text: every line, encoded at full length; pair i is line i of the text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +47,9 @@ class PreparedData:
 
     tokenizer: Tokenizer
     train: Corpus
-    dev: Corpus | None
-    """Every line of the validation text, encoded at full length; pair i is line i of `dev_text`."""
-    dev_text: ParallelText | None
-    test_text: ParallelText | None
-    dev_references: Sequence[Sequence[str]] = ()
-    """References for translations of `dev_text`: one stream of lines for each set."""
-    test_references: Sequence[Sequence[str]] = ()
+    dev: Mapping[str, HeldOut]
+    """By their names; text without a name is called ""."""
+    test: Mapping[str, HeldOut]
     dev_facts: ValidationFacts | None = None
     """Facts to detect a change of the validation text or its references."""
     report_lines: Sequence[str] = ()
@@ -59,13 +65,13 @@ class PreparedData:
     @property
     def folders(self) -> list[Path]:
         """Where the encoded corpora are."""
-        return [corpus.folder for corpus in (self.train, self.dev) if corpus is not None]
+        return [corpus.folder for corpus in (self.train, *(one.corpus for one in self.dev.values())) if corpus]
 
     @property
     def counts(self) -> dict[str, int]:
         """For the log: the number of sentence pairs of each text; for training text, the pairs that are used."""
-        texts = {"dev_pairs": self.dev_text, "test_pairs": self.test_text}
-        known = {name: len(text.source) for name, text in texts.items() if text is not None}
+        texts = {"dev_pairs": self.dev, "test_pairs": self.test}
+        known = {name: sum(len(one.text.source) for one in sets.values()) for name, sets in texts.items() if sets}
         return {"train_pairs": len(self.train), **known}
 
 
@@ -88,12 +94,8 @@ def prepare(
     parallel = find_pairs(data.train, *languages, key="data.train")
     train_files = [*parallel, *find_pairs(data.monolingual, *languages, key="data.monolingual")]
     # Small and needed only later, but mistakes in them should be reported before hours of work.
-    dev_text, test_text = (
-        read_parallel(text, *languages, key=f"data.{name}", tagged=data.target_tag) if text else None
-        for name, text in (("dev", data.dev), ("test", data.test))
-    )
-    dev_references = read_references(data.dev_references, dev_text, key="data.dev_references")
-    test_references = read_references(data.test_references, test_text, key="data.test_references")
+    held_out = {part: read_held_out(data, part) for part in ("dev", "test")}
+    dev_facts = facts_of(held_out["dev"], config.training.early_stopping_metric)
 
     dev_files = find_pairs(data.dev, *languages, key="data.dev")
     folder = Path(data.cache_dir) if data.cache_dir else run_dir / "cache"
@@ -127,39 +129,60 @@ def prepare(
 
     rule = LengthRule(max_length=data.max_length, truncate=data.too_long == "truncate", skip_empty=True)
     train = corpus("train", train_files, rule, pairs=pairs, tags=train_tags)
-    dev = None
-    if data.dev:
-        dev = corpus("dev", dev_files, LengthRule(), pairs=known.count_pairs(dev_files), tags=dev_tags)
-    dev_facts = None if dev_text is None else validation_facts(dev_text, dev_references)
-    dev_references, dev_notes = join_references(dev_references, tokenizer, name="dev")
-    test_references, test_notes = join_references(test_references, tokenizer, name="test")
     lines = train.report.lines("train")
     if texts := len(as_list(data.monolingual)):
         tag = "" if data.monolingual_tag is None else f", each source after {data.monolingual_tag}"
         added = counted(sum(part.pairs for part in train.parts[-texts:]), "pair")
         lines.append(f"train: {added} of these from data.monolingual{tag}")
-    lines += [] if dev is None else dev.report.lines("dev")
+    notes = list[str]()
+    for part, sets in held_out.items():
+        for name, one in sets.items():
+            called, names = f"{part} {name}".rstrip(), sets_of(getattr(data, part))[name]
+            references, joined = join_references(one.references, tokenizer, name=called)
+            sets[name] = one = one._replace(references=references)
+            if part == "dev":
+                files = find_pairs(names, *languages, key="data.dev")
+                tags, dev_tags = dev_tags[: len(files)], dev_tags[len(files) :]
+                encoded = corpus("dev", files, LengthRule(), pairs=known.count_pairs(files), tags=tags)
+                sets[name] = one._replace(corpus=encoded)
+                lines += encoded.report.lines(called)
+            if (texts := len(as_list(names))) > 1:
+                hint = f"data.{part}: {{NAME: TEXT, ...}} has them scored apart"
+                notes.append(f"{called}: {texts} texts are pooled and scored as one; {hint}")
+            notes += joined
     return PreparedData(
         tokenizer=tokenizer,
         train=train,
-        dev=dev,
-        dev_text=dev_text,
-        test_text=test_text,
-        dev_references=dev_references,
-        test_references=test_references,
+        dev=held_out["dev"],
+        test=held_out["test"],
         dev_facts=dev_facts,
-        report_lines=[*lines, *dev_notes, *test_notes],
+        report_lines=[*lines, *notes],
         sides=sides,
     )
 
 
+def read_held_out(data: DataConfig, part: str) -> dict[str, HeldOut]:
+    """The sets of `data.dev` or `data.test` by their names, without corpora; DataError names key and file."""
+    found, given = {}, getattr(data, f"{part}_references")
+    for name, texts in sets_of(getattr(data, part)).items():
+        ending = name and f".{name}"
+        languages, key = (data.source_language, data.target_language), f"data.{part}{ending}"
+        text = read_parallel(texts, *languages, key=key, tagged=data.target_tag)
+        own = given.get(name) if isinstance(given, Mapping) else given
+        found[name] = HeldOut(text, read_references(own, text, key=f"data.{part}_references{ending}"))
+    return found
+
+
+def facts_of(sets: Mapping[str, HeldOut], metric: str) -> ValidationFacts | None:
+    """The facts of the validation text that a score depends on: of `bleu@NAME` this set alone; None without text."""
+    chosen = metric.partition("@")[2]
+    facts = [validation_facts(one.text, one.references) for name, one in sorted(sets.items()) if chosen in ("", name)]
+    return joined_facts(facts) if facts else None
+
+
 def read_validation_facts(config: Config, run_dir: Path) -> ValidationFacts | None:
     """The facts that `prepare` would find, from the validation text alone; None without one."""
-    data = generated(config.data, run_dir)
-    if not data.dev:
-        return None
-    text = read_parallel(data.dev, data.source_language, data.target_language, key="data.dev", tagged=data.target_tag)
-    return validation_facts(text, read_references(data.dev_references, text, key="data.dev_references"))
+    return facts_of(read_held_out(generated(config.data, run_dir), "dev"), config.training.early_stopping_metric)
 
 
 def missing_files(data: DataConfig) -> list[tuple[str, str]]:
@@ -171,10 +194,8 @@ def missing_files(data: DataConfig) -> list[tuple[str, str]]:
         absent = missing_pairs(getattr(data, name), *languages, key=f"data.{name}")
         found += [(key, message + hint) for key, message in absent]
     for name in ("dev_references", "test_references"):
-        given = getattr(data, name)
-        for index, file in enumerate(as_list(given)):
-            if not Path(file).is_file():
-                found.append((f"data.{name}" if isinstance(given, str) else f"data.{name}.{index}", missing(file)))
+        files = placed(getattr(data, name), f"data.{name}")
+        found += [(key, missing(file)) for key, file in files if not Path(file).is_file()]
     return found
 
 
@@ -298,14 +319,12 @@ def _fits(found: Any, record: Mapping[str, Any], options: Any, *, paths: Collect
     return was == now
 
 
-def read_references(files: str | Sequence[str] | None, text: ParallelText | None, *, key: str) -> list[list[str]]:
+def read_references(files: Names, text: ParallelText, *, key: str) -> list[list[str]]:
     """One stream of lines for each set of references of `text`: its target side, or that of each of `files`.
 
     Files may be packed (.gz). Raises DataError, naming `key` and the file, if it is missing, not UTF-8 or has another
     number of lines than the text.
     """
-    if text is None:
-        return []
     if files is None:
         return [text.target]
     try:

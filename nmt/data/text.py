@@ -21,7 +21,7 @@ from nmt.light.counts import Noted
 from nmt.light.lines import LONGEST_LINE, MARK, is_wide, not_utf8
 from nmt.registry import FORMS
 from nmt.system import expanded
-from nmt.texts import PACKED, as_list, directed, read_name
+from nmt.texts import PACKED, Names, as_list, directed, placed, read_name
 
 T = TypeVar("T")
 
@@ -258,9 +258,7 @@ def is_prefix(name: str, languages: Sequence[str]) -> bool:
     return read_name(name) == ((name,), "", ()) or any(stored(f"{name}.{language}") for language in languages)
 
 
-def find_pairs(
-    prefixes: str | Sequence[str] | None, source_language: str, target_language: str, *, key: str
-) -> list[FilePair]:
+def find_pairs(prefixes: Names, source_language: str, target_language: str, *, key: str) -> list[FilePair]:
     """The files of every text; DataError starts with `key`, the configuration key that names them."""
     try:
         return [find_pair(prefix, source_language, target_language) for prefix in as_list(prefixes)]
@@ -268,13 +266,10 @@ def find_pairs(
         raise DataError(f"{key}: {error}") from error
 
 
-def missing_pairs(
-    prefixes: str | Sequence[str] | None, source_language: str, target_language: str, *, key: str
-) -> list[tuple[str, str]]:
+def missing_pairs(prefixes: Names, source_language: str, target_language: str, *, key: str) -> list[tuple[str, str]]:
     """The key of each text of which a file is missing or cannot be read, with each message about it."""
     found = []
-    for index, name in enumerate([prefixes] if isinstance(prefixes, str) else prefixes or ()):
-        place = key if isinstance(prefixes, str) else f"{key}.{index}"
+    for place, name in placed(prefixes, key):
         text = directed(name)
         languages = text.languages or (source_language, target_language)
         sides = [[language] for language in languages] if is_prefix(text.name, languages) else [languages]

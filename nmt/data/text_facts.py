@@ -151,7 +151,7 @@ def file_digest(path: Path) -> str:
 
 
 class ValidationFacts(NamedTuple):
-    """Number of lines of a validation text, and SHA-256 of each part."""
+    """Number of lines of a validation text, of several the largest, and SHA-256 of each part."""
 
     lines: int
     source: str
@@ -164,6 +164,14 @@ def validation_facts(text: ParallelText, references: Sequence[Sequence[str]]) ->
     """The facts of a text and the references that its translations are scored against."""
     sets = _digest(_digest(stream) for stream in references)
     return ValidationFacts(len(text.source), _digest(text.source), _digest(text.target), sets)
+
+
+def joined_facts(sets: Sequence[ValidationFacts]) -> ValidationFacts:
+    """Those of several texts that are scored apart, with the lines of the longest; of one its own."""
+    if len(sets) == 1:
+        return sets[0]
+    lines, *digests = zip(*sets, strict=True)
+    return ValidationFacts(max(lines), *map(_digest, digests))
 
 
 def facts_of_files(files: Sequence[Path]) -> ValidationFacts | None:

@@ -33,8 +33,9 @@ def p_value(
     if len(counts[0]) < len(first) or len(counts[1]) < len(second):
         return None
     scorer: Any = None
-    if METRICS.known(first[0].metric) is not None:  # that of a plugin may not be here, and is a mean
-        scorer = build_metric(first[0].metric, first[0].options).scorer()
+    metric = first[0].metric.partition("@")[0]
+    if METRICS.known(metric) is not None:  # that of a plugin may not be here, and is a mean
+        scorer = build_metric(metric, first[0].options).scorer()
     scorer = scorer or MeanScorer(first[0].signature)
     tables = [np.stack(own) for own in counts]  # each [R, N, C]
     sums = [table.sum((0, 1)) for table in tables]

@@ -205,13 +205,17 @@ def _chosen(record: Record, metrics: Sequence[str] | None) -> Record:
     """A record with the scores of some metrics alone."""
     if metrics is None or record.test is None:
         return record
-    known = {one.metric: one for one in record.test.scores}
+    known = [one.metric for one in record.test.scores]
     for name in metrics:
         if name not in known:
-            raise ConfigError(
-                f"{record.path}: {refused('--metrics', name, list(known), problem='is not in the record')}"
-            )
-    return replace(record, test=replace(record.test, scores=[known[name] for name in dict.fromkeys(metrics)]))
+            raise ConfigError(f"{record.path}: {refused('--metrics', name, known, problem='is not in the record')}")
+    scores = [
+        one
+        for name in dict.fromkeys(metrics)
+        for one in record.test.scores
+        if name in (one.metric, one.metric.partition("@")[0])  # with those on each set
+    ]
+    return replace(record, test=replace(record.test, scores=scores))
 
 
 def _translated(path: Path, arguments: argparse.Namespace, texts: list[list[str]]) -> tuple[Record, int]:

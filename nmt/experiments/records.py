@@ -57,6 +57,8 @@ class Measured:
     digest: str
     """Of all references: scores are compared only where it is equal."""
     sentences: int
+    sets: Mapping[str, int] = field(default_factory=dict)
+    """Sentences of each set that has a name, whose scores are called `bleu@NAME`."""
     checkpoint: str = ""
     scores: Sequence[Scored] = ()
 
@@ -158,9 +160,8 @@ def read_record(path: Path) -> Record:
             own = [Scored(**{**one, "counts": _unpacked(one.get("counts"))}) for one in test.pop("scores")]
             test = Measured(**test, scores=own)
             for one in test.scores:
-                if type(one.score) not in (int, float) or (
-                    one.counts is not None and len(one.counts) != test.sentences
-                ):
+                size = test.sets.get(one.metric.partition("@")[2], test.sentences)
+                if type(one.score) not in (int, float) or (one.counts is not None and len(one.counts) != size):
                     raise ValueError(f"the score or the counts of {shown(one.metric)} are damaged")
         record = Record(**fields, path=str(path), test=test)
         if not (isinstance(record.name, str) and isinstance(record.settings, dict) and isinstance(record.curve, list)):

@@ -8,6 +8,7 @@ import json
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -23,6 +24,7 @@ from nmt.files import LARGEST_LOG, is_file, is_folder, read_file
 from nmt.interop.model_dir import config_file
 from nmt.interop.run_layout import read_events
 from nmt.registry import METRICS, MODELS
+from nmt.texts import as_list, sets_of
 
 Metrics = Callable[[str], Sequence[Metric]]
 """Of a target language."""
@@ -106,6 +108,7 @@ def settings_of(config: Config) -> dict[str, Any]:
 def _numbers(event: Mapping[str, Any], *, without: Sequence[str]) -> dict[str, float]:
     """Step, places and scores of a validation."""
     keys = [*_PLACES, "loss", "perplexity", *(event.get("signatures") or ())]
+    keys += [key for key in event if key.startswith("loss@")]
     keys += [key for key, value in event.items() if key not in keys and key in ("accuracy", "macro_f1", "f1")]
     return {key: event[key] for key in keys if key not in without and type(event.get(key)) in (int, float)}
 
@@ -115,49 +118,74 @@ def _test(run: Path, config: Config, events: Sequence[Mapping[str, Any]], metric
     tests = [event for event in events if event["event"] == "test" and event.get("checkpoint") != "average"]
     if not tests:
         return None
-    event, output = tests[-1], run / f"test.{config.data.target_language}"
-    if metrics is None or config.task != "translation" or not is_file(output):
+    event, data = tests[-1], config.data
+    sets = sets_of(data.test or (str(run / "corpus" / "test") if data.generator != "none" else None))
+    outputs = {name: run / f"test{name and f'.{name}'}.{data.target_language}" for name in sets}
+    if metrics is None or config.task != "translation" or not all(map(is_file, outputs.values())):
         names = event.get("signatures") or {}
         keys = [key for key, value in event.items() if key not in _NO_SCORES and type(value) in (int, float)]
         scores = [_of_log(key, event[key], str(names.get(key, ""))) for key in keys]
         digest = hashlib.sha256(json.dumps(config.data.test).encode()).hexdigest()[:16]
         return Measured(text=_called(config), digest=digest, sentences=0, checkpoint=event["checkpoint"], scores=scores)
-    data, languages = config.data, (config.data.source_language, config.data.target_language)
-    made = str(run / "corpus" / "test") if data.generator != "none" else None
-    text = read_parallel(data.test or made or "", *languages, key="data.test")
-    joined = load_tokenizer(run, config)
-    references, _ = join_references(
-        read_references(data.test_references, text, key="data.test_references"), joined, name="test"
-    )
-    lines = list(read_lines(output))
-    if len(lines) != len(text.source):
-        was, is_ = counted(len(lines), "line"), counted(len(text.source), "line")
-        raise DataError(
-            f"{output}: has {was}, but data.test now has {is_}; run nmt-train again, or give --source and --ref"
+    joined, found, streams = load_tokenizer(run, config), dict[str, list[Scored]](), list[list[str]]()
+    sizes = {}
+    for name, texts in sets.items():
+        ending, given = name and f".{name}", data.test_references
+        text = read_parallel(texts, data.source_language, data.target_language, key=f"data.test{ending}")
+        own = given.get(name) if isinstance(given, Mapping) else given
+        references, _ = join_references(
+            read_references(own, text, key=f"data.test_references{ending}"), joined, name="test"
         )
-    scores = [scored(metric, lines, references, sources=text.source) for metric in metrics(languages[1])]
+        lines = list(read_lines(outputs[name]))
+        if len(lines) != len(text.source):
+            was, is_ = counted(len(lines), "line"), counted(len(text.source), "line")
+            raise DataError(
+                f"{outputs[name]}: has {was}, but data.test{ending} now has {is_}; run nmt-train again, or give "
+                "--source and --ref"
+            )
+        found[name] = [scored(one, lines, references, sources=text.source) for one in metrics(data.target_language)]
+        streams += references
+        sizes[name] = len(lines)
     return Measured(
         text=_called(config),
-        digest=digest_of(references),
-        sentences=len(lines),
+        digest=digest_of(streams),
+        sentences=sum(sizes.values()),
+        sets=sizes if any(sizes) else {},
         checkpoint=event["checkpoint"],
-        scores=scores,
+        scores=found[""] if "" in found else of_sets(found),
     )
+
+
+def of_sets(found: Mapping[str, Sequence[Scored]]) -> list[Scored]:
+    """The scores of named sets: each metric's mean over them, and its scores on each, as `bleu@NAME`."""
+    scores = []
+    for same in zip(*found.values(), strict=True):
+        mean = statistics.fmean(one.score for one in same)
+        signatures = ", ".join(dict.fromkeys(one.signature for one in same))
+        scores.append(replace(same[0], score=mean, counts=None, signature=f"{signatures}|mean:{'+'.join(found)}"))
+        scores += [
+            replace(one, metric=f"{one.metric}@{name}", name=f"{one.name}@{name}")
+            for name, one in zip(found, same, strict=True)
+        ]
+    return scores
 
 
 def _of_log(key: str, value: float, signature: str) -> Scored:
     """A score as the log has it."""
-    member = METRICS.known(key)
-    better = key not in ("loss", "perplexity") if member is None else bool(member.higher_is_better)
+    metric = key.partition("@")[0]
+    member = METRICS.known(metric)
+    better = metric not in ("loss", "perplexity") if member is None else bool(member.higher_is_better)
     name, _, rest = signature.partition(" ")
     return Scored(metric=key, name=name or key, score=value, signature=rest, higher_is_better=better)
 
 
 def _called(config: Config) -> str:
     """The test text, without where it lies."""
-    test = config.data.test
-    names = [test] if isinstance(test, str) else test or [f"{config.data.generator}/test"]
-    return ", ".join("/".join(PurePath(name).parts[-2:]) for name in names)
+    sets = sets_of(config.data.test) or {"": f"{config.data.generator}/test"}
+    listed = (
+        (name, ", ".join("/".join(PurePath(one).parts[-2:]) for one in as_list(own))) for name, own in sets.items()
+    )
+    return "; ".join(f"{name}: {texts}" if name else texts for name, texts in listed)
 
 
 def _text(path: Path) -> str:

@@ -597,7 +597,7 @@ class LanguageModelling(Task):
             return f"{super().describe_epoch(batches)} of lines, {batches.padding_share():.1%} padding"
         return f"{super().describe_epoch(batches)} of {counted(self.rows, 'row')} by about {self.options.steps} words"
 
-    def score_test(self, trainer: Trainer, data: PreparedText, *, by: str, output: Path | None) -> None:
+    def score_test(self, trainer: Trainer, data: PreparedText, *, by: str, outputs: Sequence[Path]) -> None:
         assert data.test is not None
         log, model = trainer.log, cast("Any", trainer.updater.model)
         if not trainer.world.is_main:

@@ -129,8 +129,7 @@ def _data(config: Config, events: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     started = [event for event in events if event.get("event") == "start"]
     last = started[-1] if started else {}
     for key, what in (("train", "training"), ("dev", "validation"), ("test", "test")):
-        named = getattr(config.data, key)
-        prefixes = [named] if isinstance(named, str) else named or []
+        prefixes = as_list(getattr(config.data, key))
         if config.data.generator != "none":
             prefixes = [f"{config.data.generator} corpus of nmt"]
         if key == "train":

@@ -125,10 +125,11 @@ def read_logs(runs: Sequence[str | Path], *, labels: Sequence[str] | None = None
 
 
 def default_panels(logs: Sequence[Log]) -> list[Panel]:
-    """Loss, each metric of the validation, learning rate, gradient norm and speed, as far as the logs have them."""
+    """Loss, each metric of the validation, both also of sets with names, learning rate, gradient norm and speed."""
     metrics = dict.fromkeys(name for log in logs for name in log.metrics())
-    known = {key for log in logs for key in log.numbers()}
-    panels = [panel_of(name) for name in ("loss", *metrics, *_OTHERS)]
+    known = dict.fromkeys(key for log in logs for key in log.numbers())
+    losses = [key for key in known if key.startswith("loss@")]
+    panels = [panel_of(name) for name in ("loss", *losses, *metrics, *_OTHERS)]
     return [panel for panel in panels if panel.key in known]
 
 
@@ -164,8 +165,10 @@ def remarks(logs: Sequence[Log], panels: Sequence[Panel], axis: Axis) -> list[st
 
 
 def panel_of(name: str) -> Panel:
-    """The panel of a name, or of a key of the log."""
-    return _KNOWN.get(name) or Panel(name, name, name)
+    """The panel of a name, or of a key of the log, of which some are of one set, such as `bleu@NAME`."""
+    first, at, text = name.partition("@")
+    known = _KNOWN.get(first, Panel(first, first, first))
+    return known._replace(name=name, key=f"{known.key}{at}{text}", title=f"{known.title}{at and ', '}{text}")
 
 
 def _log_of(run: Path) -> Path:
@@ -356,7 +359,7 @@ def scale_axes(place: Axes, panel: Panel, seen: Sequence[Point]) -> None:
         place.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         place.yaxis.set_minor_locator(NullLocator())
         place.yaxis.set_major_formatter(FuncFormatter(_shown))
-    elif panel.name == "loss":
+    elif panel.name.partition("@")[0] == "loss":
         later = max((y for x, y in seen if x >= _START * last), default=high)
         room = 0.05 * (later - low) or 0.5
         place.set_ylim(low - room, later + room)

@@ -31,7 +31,7 @@ from nmt.other_tasks.in_memory import (
     tokenizer_of,
     unused_keys,
 )
-from nmt.registry import TASKS
+from nmt.registry import DOUBTS, TASKS
 from nmt.tagging.labels import Span, joined, with_labels
 from nmt.tagging.model import Tagger, TaggerOptions
 from nmt.tagging.prediction import TagBatch, TagBatches, has_loss, measure, tag_batch, unknown_labels
@@ -42,7 +42,7 @@ from nmt.training.run_dir import write_lines
 from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample
 from nmt.training.trainer import Trainer
-from nmt.training.validation import Chance, Check, chance_of
+from nmt.training.validation import Chance, Check
 
 
 class F1(NamedTuple):
@@ -179,7 +179,9 @@ class TagValidator(ScoreValidator):
             return f1(right=right, **sizes).f1
 
         alike = all(spans == wanted[0] for spans in wanted)
-        return scores, None if alike else chance_of("f1", shuffled, lines=len(wanted), sure=SURE_OF_LABELS)
+        return scores, None if alike else DOUBTS.get("by_chance")(
+            "f1", shuffled, lines=len(wanted), sure=SURE_OF_LABELS
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -384,11 +386,12 @@ class LabelTask(InMemoryTask):
                 )
         return found
 
-    def test_output(self, *, average: bool = False) -> Path:
-        return Path(self.config.run_dir) / f"test{'.average' if average else ''}.{self.suffix}"
+    def test_outputs(self, *, average: bool = False) -> list[Path]:
+        return [Path(self.config.run_dir) / f"test{'.average' if average else ''}.{self.suffix}"]
 
-    def score_test(self, trainer: Trainer, data: PreparedLabels, *, by: str, output: Path | None) -> None:
-        assert data.test is not None and output is not None
+    def score_test(self, trainer: Trainer, data: PreparedLabels, *, by: str, outputs: Sequence[Path]) -> None:
+        assert data.test is not None
+        (output,) = outputs
         log, model, text = trainer.log, cast("Any", trainer.updater.model), data.test
         model.eval()
         device = trainer.updater.precision.device

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -28,11 +29,12 @@ from nmt.evaluation import build_metrics
 from nmt.interop.run_layout import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.registry import DOUBTS, GUIDES, KEEPERS, LOSSES, TASKS, TEXTS
+from nmt.registry import DOUBTS, GUIDES, KEEPERS, LOSSES, SETS, TASKS, TEXTS
 from nmt.search.ruled import fusion_of
 from nmt.search.shortlist import load_shortlist
 from nmt.search.translator import Translator
 from nmt.search.values import Translation as Translated
+from nmt.texts import sets_of
 from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World, interleave
 from nmt.training.losses import Loss, TrainingBatch
@@ -59,7 +61,8 @@ class Translation(Task):
 
     @classmethod
     def check(cls, config: Config) -> list[tuple[str, str]]:
-        return [] if config.training.wait is None else GUIDES.get("wait").problems(config)
+        found = [*SETS.get("apart").problems(config)]
+        return found if config.training.wait is None else [*found, *GUIDES.get("wait").problems(config)]
 
     @classmethod
     def completed(cls, config: Config) -> Config:
@@ -114,22 +117,26 @@ class Translation(Task):
         plain = super().training_batch(model, batch, weights)
         return plain if self.guide is None else self.guide.batch(plain, batch)
 
-    def build_validator(self, data: PreparedData, *, device: torch.device, world: World) -> Validator | None:
+    def build_validator(self, data: PreparedData, *, device: torch.device, world: World) -> Any:
         config = self.config
-        if data.dev is None or data.dev_text is None:
-            return None
-        return Validator(
-            corpus=data.dev,
-            sources=data.dev_text.source,
-            references=data.dev_references,
-            metrics=build_metrics(config.evaluation, language=config.data.target_language),
-            translate=self._translate(data, device=device),
-            device=device,
-            max_sentences=config.evaluation.max_sentences,
-            samples=config.evaluation.samples,
-            ranked_by=config.training.early_stopping_metric,
-            world=world,
-        )
+        metric = config.training.early_stopping_metric
+        validators = {
+            name: Validator(
+                corpus=one.corpus,
+                sources=one.text.source,
+                references=one.references,
+                metrics=build_metrics(config.evaluation, language=config.data.target_language),
+                translate=self._translate(data, device=device),
+                device=device,
+                max_sentences=config.evaluation.max_sentences,
+                samples=config.evaluation.samples,
+                ranked_by=metric.partition("@")[0],
+                world=world,
+            )
+            for name, one in data.dev.items()
+            if one.corpus is not None
+        }
+        return SETS.get("apart")(validators, ranked_by=metric) if any(validators) else validators.get("")
 
     def build_samples(self, data: PreparedData, *, device: torch.device) -> TrainingSamples | None:
         config, every = self.config, self.config.training.sample_every
@@ -188,7 +195,12 @@ class Translation(Task):
         taken = self.config.training.init_from is not None and not self.config.training.new_vocabulary
         large = [] if taken else DOUBTS.get("large_vocabularies")(self.config, data.train, sizes=sizes)
         few = DOUBTS.get("few_updates")(self.config, batches.updates_per_epoch())
-        dev = [] if data.dev is None else data.dev.report.doubts("dev")
+        dev = [
+            line
+            for name, one in data.dev.items()
+            if one.corpus
+            for line in one.corpus.report.doubts(f"dev {name}".rstrip())
+        ]
         text = self.config.data
         pairs = find_pairs(text.train, text.source_language, text.target_language, key="data.train")[:1]
         tried = DOUBTS.get("odd_vocabularies")
@@ -231,34 +243,39 @@ class Translation(Task):
             ),
         )
 
-    def test_output(self, *, average: bool = False) -> Path:
-        middle = ".average" if average else ""
-        return Path(self.config.run_dir) / f"test{middle}.{self.config.data.target_language}"
+    def test_outputs(self, *, average: bool = False) -> list[Path]:
+        data, middle = self.config.data, ".average" if average else ""
+        names = sets_of(data.test) or [""]
+        return [
+            Path(self.config.run_dir) / f"test{middle}{name and f'.{name}'}.{data.target_language}" for name in names
+        ]
 
-    def score_test(self, trainer: Trainer, data: PreparedData, *, by: str, output: Path | None) -> None:
-        assert data.test_text is not None and output is not None
+    def score_test(self, trainer: Trainer, data: PreparedData, *, by: str, outputs: Sequence[Path]) -> None:
         log, model, world = trainer.log, trainer.updater.model, trainer.world
         model.eval()
-        device = trainer.updater.precision.device
-        translate = self._translate(data, device=device)
-        lines = data.test_text.source[world.rank :: world.size]
-        mine = [Found(found.best, found.is_finite, found.has_ended) for found in translate(model, lines)]
-        found: Sequence[Found] = interleave(world.gather(mine))
-        if not world.is_main:
-            return
-        translations = [text for text, _, _ in found]
-        faults = Faults(found)
-        fields: dict[str, Any] = {"checkpoint": by, "signatures": {}, **faults.counts}
-        for line in faults.problems:
-            log.say(f"test: {line}")
-        for metric in build_metrics(self.config.evaluation, language=self.config.data.target_language):
-            score = metric.score(translations, data.test_references, sources=data.test_text.source)
-            fields[metric.name] = score.score
-            fields["signatures"][metric.name] = f"{score.name} {score.signature}"
-            log.say(f"test {score.name} = {score.score:.2f} with {by}  {score.signature}")
-        write_lines(output, translations)
-        trainer.record("test", fields)
-        log.say(f"test text translated with {by} into {output}")
+        translate = self._translate(data, device=trainer.updater.precision.device)
+        counts, scores = Counter[str](), dict[str, tuple[dict[str, float], dict[str, str]]]()
+        for (name, one), output in zip(data.test.items(), outputs, strict=True):
+            lines = one.text.source[world.rank :: world.size]
+            mine = [Found(found.best, found.is_finite, found.has_ended) for found in translate(model, lines)]
+            found: Sequence[Found] = interleave(world.gather(mine))
+            if not world.is_main:
+                continue
+            translations, faults, called = [text for text, _, _ in found], Faults(found), f"test {name}".rstrip()
+            counts.update(faults.counts)
+            for line in faults.problems:
+                log.say(f"{called}: {line}")
+            scores[name] = {}, {}
+            for metric in build_metrics(self.config.evaluation, language=self.config.data.target_language):
+                score = metric.score(translations, one.references, sources=one.text.source)
+                scores[name][0][metric.name] = score.score
+                scores[name][1][metric.name] = f"{score.name} {score.signature}"
+                log.say(f"{called} {score.name} = {score.score:.2f} with {by}  {score.signature}")
+            write_lines(output, translations)
+        if world.is_main:
+            values, signatures = SETS.get("apart").joined(scores)
+            trainer.record("test", {"checkpoint": by, "signatures": signatures, **counts, **values})
+            log.say(f"test text translated with {by} into {', '.join(map(str, outputs))}")
 
     def hint(self, run: Path) -> str:
         return f"translate with: nmt-translate {run}"

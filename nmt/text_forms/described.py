@@ -12,7 +12,7 @@ from nmt.config.schema import Config, DataConfig
 from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.errors import DataError, shown
 from nmt.registry import FORMS, TEXTS, TOKENIZERS
-from nmt.texts import CODE, SEVERAL, as_list, directed, read_name
+from nmt.texts import CODE, SEVERAL, as_list, directed, placed, read_name
 
 _FORMS: Final = "a mapping is {prefix: PREFIX}, {source: FILE, target: FILE} or {file: FILE, columns: [SOURCE, TARGET]}"
 _MORE: Final = "languages: [SOURCE, TARGET], directions: one or both, tag: DOMAIN"
@@ -96,10 +96,9 @@ class Tags:
         if data.target_language == SEVERAL and not data.target_tag:
             yield "data.target_tag", f"must be true where data.target_language is {SEVERAL}: it says into which one"
         for key in ("train", "monolingual", "dev", "test"):
-            given = getattr(data, key)
-            for place, name in enumerate([given] if isinstance(given, str) else given or ()):
+            for place, name in placed(getattr(data, key), f"data.{key}"):
                 for problem in _problems_of(name, data):
-                    yield f"data.{key}" if isinstance(given, str) else f"data.{key}.{place}", problem
+                    yield place, problem
 
     @staticmethod
     def of(data: DataConfig, tokenizer: Any, *texts: str) -> list[list[int]]:

@@ -398,17 +398,17 @@ def build_updater(
 def build_ranking(task: Task, facts: ValidationFacts | None = None) -> Ranking:
     """An empty ranking by `early_stopping_metric`, on the validation text of these facts as far as they are known."""
     config = task.config
-    name = config.training.early_stopping_metric
-    compared = conditions(config, facts)
+    ranked_by = config.training.early_stopping_metric
+    name, compared = ranked_by.partition("@")[0], conditions(config, facts)
     if name == "loss" or name in task.scores:
-        return Ranking(metric=name, higher_is_better=task.scores.get(name, False), conditions=compared)
+        return Ranking(metric=ranked_by, higher_is_better=task.scores.get(name, False), conditions=compared)
     (given,) = (choice.options for choice in choices(config.evaluation.metrics) if choice.name == name)
     member = METRICS.get(name)
     usual = dataclasses.asdict(member.Options())
     effective = member.effective(given, language=config.data.target_language)
     options = {option: value for option, value in effective.items() if usual[option] != value}
     better = bool(member.higher_is_better)
-    return Ranking(metric=name, higher_is_better=better, options=options, conditions=compared)
+    return Ranking(metric=ranked_by, higher_is_better=better, options=options, conditions=compared)
 
 
 def build_limits(config: Config, *, budget: Budget) -> Limits:
@@ -432,8 +432,7 @@ MAKER = {"made_by": "nmt-train"}
 
 def test_outputs(task: Task) -> list[Path]:
     """The files written for the test data; each appears only when it is complete."""
-    outputs = [task.test_output(), *([task.test_output(average=True)] if task.config.training.average_last else [])]
-    return [output for output in outputs if output is not None]
+    return [*task.test_outputs(), *(task.test_outputs(average=True) if task.config.training.average_last else [])]
 
 
 def check_average(run: Path) -> None:
@@ -456,9 +455,9 @@ def check_average(run: Path) -> None:
 def finish(task: Task, trainer: Trainer, data: Prepared) -> None:
     """Score the test data, if there is any, with the best checkpoint and, if asked for, the average.
 
-    A translation goes to RUN/test.<target language> and RUN/test.average.<target language>, the average of the
-    newest checkpoints to RUN/average. The trainer's model has other weights afterwards. Several processes share the
-    work; rank 0 writes.
+    Translations go to RUN/test.<target language> and RUN/test.average.<target language>, with the name of a set before
+    the language, the average of the newest checkpoints to RUN/average. The trainer's model has other weights
+    afterwards. Several processes share the work; rank 0 writes.
 
     Raises:
         CheckpointError: checkpoints cannot be read or averaged.
@@ -473,14 +472,14 @@ def finish(task: Task, trainer: Trainer, data: Prepared) -> None:
     assert step is not None, "training has ended, so there is a checkpoint"
     if task.tests:
         model.load_state_dict(read_checkpoint(run_layout.step_dir(run, step)).weights)
-        task.score_test(trainer, data, by=f"step-{step}", output=task.test_output())
+        task.score_test(trainer, data, by=f"step-{step}", outputs=task.test_outputs())
     if task.config.training.average_last:
         with world.main_first():
             if world.is_main:
                 _average(trainer, task.config.training.average_last)
         if task.tests:
             model.load_state_dict(read_weights(run / AVERAGE / run_layout.WEIGHTS))
-            task.score_test(trainer, data, by=AVERAGE, output=task.test_output(average=True))
+            task.score_test(trainer, data, by=AVERAGE, outputs=task.test_outputs(average=True))
 
 
 def _average(trainer: Trainer, wanted: int) -> None:

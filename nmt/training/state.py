@@ -233,7 +233,7 @@ def conditions(config: Config, facts: ValidationFacts | None) -> dict[str, Any]:
 
     Without `facts`, the validation text is left out. Values are numbers, text, None, or lists and mappings of these.
     """
-    metric, task = config.training.early_stopping_metric, TASKS.known(config.task)
+    metric, task = config.training.early_stopping_metric.partition("@")[0], TASKS.known(config.task)
     if metric == "loss" or (task is not None and metric in task.scores):  # measured without a search
         return {} if facts is None else {"data.dev": f"{_CONTENT}{facts.source}{facts.target}"}
     decoding, without = config.decoding, {*_SAME_TRANSLATIONS}

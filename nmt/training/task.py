@@ -182,13 +182,13 @@ class Task(ABC):
     def keep_facts(self, data: Any, run: Path, *, before: Path | None) -> None:  # noqa: B027, a task may have none
         """Write down in the run what its users need to know of the data; `before`: a model it starts from."""
 
-    def test_output(self, *, average: bool = False) -> Path | None:
-        """The file for the outputs of the best checkpoint, or of the average, on the test data; None for no file."""
-        return None
+    def test_outputs(self, *, average: bool = False) -> list[Path]:
+        """The files for the outputs of the best checkpoint, or of the average, on the test data; by default none."""
+        return []
 
     @abstractmethod
-    def score_test(self, trainer: Trainer, data: Any, *, by: str, output: Path | None) -> None:
-        """Score the test data by the weights that the model has now, called `by`; log it, and write `output`.
+    def score_test(self, trainer: Trainer, data: Any, *, by: str, outputs: Sequence[Path]) -> None:
+        """Score the test data by the weights that the model has now, called `by`; log it, and write `outputs`.
 
         Several processes share the work; rank 0 writes.
         """

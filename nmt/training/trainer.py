@@ -367,7 +367,7 @@ class Trainer:
         if result.chance is not None:
             details |= {"chance": {result.chance.metric: result.chance.score}, "beats_chance": result.chance.is_beaten}
         self.record("validation", {**scores, "new_best": new_best, "validation_seconds": result.seconds, **details})
-        listed = [f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.2f}" for name, value in scores.items()]
+        listed = [f"{name} {value:.{4 if name.startswith('loss') else 2}f}" for name, value in scores.items()]
         so_far = "none" if self.ranking.best is None else f"{self.ranking.best:.4f}"  # none where all are NaN
         best = "new best" if new_best else f"best {self.ranking.metric} so far {so_far}"
         line = f"validation of update {self.progress.step}  {'  '.join(listed)}  {best}"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import random
-import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from nmt.data.work import Advance, no_progress
 from nmt.evaluation import Metric
 from nmt.light.counts import Noted
 from nmt.models.base import Seq2Seq
+from nmt.registry import DOUBTS
 from nmt.search.ruled import Fusion
 from nmt.search.translator import Translator
 from nmt.search.values import Translation
@@ -66,42 +65,9 @@ class Chance(NamedTuple):
 
     metric: str
     score: float
-    """Mean over SHUFFLES of the lines."""
+    """Mean over several shuffles of the lines."""
     is_beaten: bool
     """Whether the score beside their own references is better, and not by luck."""
-
-
-SHUFFLES = 8
-LINES_FOR_CHANCE = 99
-"""Of more, so many spread evenly tell a model that has learned something from chance; with 100 sacreBLEU would complain
-of tokenised text at each shuffle."""
-SURE = 4.0
-"""Standard deviations of the shuffled scores of translations: of 20 lines by chance 3 % have a BLEU that is better."""
-
-
-def chance_of(
-    name: str,
-    score: Callable[[Sequence[int]], float],
-    *,
-    lines: int,
-    higher_is_better: bool = True,
-    points: bool = True,
-    sure: float = SURE,
-) -> Chance:
-    """Compare outputs of at least two lines with chance.
-
-    `score` gives the score beside the references of each line of the output whose place is listed in their order.
-    `points`: the metric has a scale of 100, so that a difference below 1 is none; of others it is a tenth.
-    `sure`: the standard deviations of the shuffled scores that are luck.
-    """
-    draw, others = random.Random(0), []
-    for _ in range(SHUFFLES):
-        order = draw.sample(range(lines), lines)
-        beside = dict(zip(order, [*order[1:], order[0]], strict=True))  # a single cycle: no line keeps its place
-        others.append(score([beside[line] for line in range(lines)]))
-    mean = statistics.fmean(others)
-    gain = (score(range(lines)) - mean) * (1 if higher_is_better else -1)
-    return Chance(name, mean, gain > max(1.0 if points else abs(mean) / 10, sure * statistics.stdev(others)))
 
 
 class Found(NamedTuple):
@@ -203,7 +169,8 @@ class Validator:
                 scores[metric.name] = result.score
                 signatures[metric.name] = f"{result.name} {result.signature}"
             named = {metric.name: metric for metric in self.metrics}
-            chance = self._chance(named.get(self.ranked_by, self.metrics[0]), hypotheses, references, self.sources)
+            by = named.get(self.ranked_by, self.metrics[0])
+            chance = DOUBTS.get("translated_by_chance")(by, hypotheses, references, self.sources)
             # Spread evenly over the corpus, the same ones at each validation, with the first references.
             shown = sorted({round(place) for place in np.linspace(0, len(hypotheses) - 1, self.samples + 2)[1:-1]})
             samples = [
@@ -221,23 +188,6 @@ class Validator:
 
     def _mine(self) -> Sequence[str]:
         return self.sources[: self.max_sentences][self.world.rank :: self.world.size]
-
-    @staticmethod
-    def _chance(
-        metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]
-    ) -> Chance | None:
-        """Of lines spread evenly; None if they have the same references."""
-        last = len(hypotheses) - 1
-        rows = np.linspace(0, last, min(last + 1, LINES_FOR_CHANCE)).round().astype(int).tolist()
-        some, own = [hypotheses[row] for row in rows], [[stream[row] for row in rows] for stream in references]
-        if len(set(zip(*own, strict=True))) < 2:
-            return None
-
-        def score(places: Sequence[int]) -> float:
-            return metric.score([some[place] for place in places], own, sources=[sources[row] for row in rows]).score
-
-        points = metric.scorer() is not None
-        return chance_of(metric.name, score, lines=len(some), higher_is_better=metric.higher_is_better, points=points)
 
 
 @torch.no_grad()

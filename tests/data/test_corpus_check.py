@@ -77,7 +77,8 @@ def test_a_file_is_read_once_while_it_stays(config: Config, read: list[str]) -> 
 def test_a_flipped_bit_is_named_and_encoded_again(
     config: Config, capsys: pytest.CaptureFixture[str], name: str, file: str
 ) -> None:
-    folder = getattr(run(config), name).folder
+    data = run(config)
+    folder = {"train": data.train, "dev": data.dev[""].corpus}[name].folder
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     flip(folder / file)
     capsys.readouterr()
@@ -141,11 +142,12 @@ def test_a_cache_that_may_only_be_read(config: Config, read: list[str], monkeypa
 
 def test_which_corpora_belong_to_a_run(config: Config, tmp_path: Path) -> None:
     data = run(config)
-    assert data.dev is not None
+    dev = data.dev[""].corpus
+    assert dev is not None
     run_dir = Path(config.run_dir)
     (run_dir / "cache" / "train-1.partial").mkdir()
     (run_dir / "cache" / "train-1.partial" / META).touch()
-    assert corpora_of(config.data, run_dir, keys={}) == [data.dev.folder, data.train.folder]
+    assert corpora_of(config.data, run_dir, keys={}) == [dev.folder, data.train.folder]
     shared = DataConfig(cache_dir=str(run_dir / "cache"))
     keys = {"train": {data.train.key, "0" * 64}, "dev": set[str]()}
     assert corpora_of(shared, tmp_path / "other", keys=keys) == [data.train.folder]

@@ -82,12 +82,12 @@ def test_everything_training_needs(config: Config) -> None:
 
 def test_validation_keeps_every_line_at_full_length(config: Config) -> None:
     data = run(config)
-    assert data.dev is not None and data.dev_text is not None and data.test_text is not None
-    assert len(data.dev) == len(data.dev_text.source) == len(data.dev_text.target) == 7
-    assert data.dev.source(5).tolist() == [EOS]
-    assert data.dev.source_lengths[6] > config.data.max_length
-    assert [data.tokenizer.decode_target(data.dev.target(i)) for i in range(7)] == data.dev_text.target
-    assert len(data.test_text.source) == 4
+    dev, text = data.dev[""].corpus, data.dev[""].text
+    assert dev is not None and len(dev) == len(text.source) == len(text.target) == 7
+    assert dev.source(5).tolist() == [EOS]
+    assert dev.source_lengths[6] > config.data.max_length
+    assert [data.tokenizer.decode_target(dev.target(i)) for i in range(7)] == text.target
+    assert len(data.test[""].text.source) == 4
     assert [line.split(":")[0] for line in data.report_lines] == ["train", "train", "dev", "dev"]
 
 
@@ -102,7 +102,7 @@ def test_a_second_call_rewrites_nothing(config: Config) -> None:
 
 def test_a_run_without_dev_and_test(config: Config) -> None:
     data = run(change(config, dev=None, test=None))
-    assert data.dev is None and data.dev_text is None and data.test_text is None
+    assert data.dev == data.test == {}
     assert len(data.report_lines) == 2
 
 
@@ -111,7 +111,8 @@ def test_length_settings_make_another_corpus(config: Config, changes: dict[str, 
     first = run(config)
     second = run(change(config, **changes))
     assert second.train.key != first.train.key
-    assert second.dev is not None and first.dev is not None and second.dev.key == first.dev.key
+    corpora = [one.dev[""].corpus for one in (first, second)]
+    assert len({corpus.key for corpus in corpora if corpus is not None}) == 1 and None not in corpora
 
 
 def test_the_key_follows_contents_not_names_or_times(config: Config, tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ def test_the_demo_corpus_is_written_once(config: Config) -> None:
         f"{part}.{language}" for part in ("dev", "test", "train") for language in ("de", "en")
     ]
     assert first.train.report.kept > 1000
-    assert first.dev is not None and first.test_text is not None and len(first.test_text.source) > 100
+    assert first.dev.keys() == {""} and len(first.test[""].text.source) > 100
     run(demo)
     assert snapshot(demo.run_dir) == before
 
@@ -270,9 +271,10 @@ def test_real_text(multi30k: Path, tmp_path: Path) -> None:
     prepared = prepare(Config(run_dir=str(tmp_path), data=data), tmp_path, progress=False)
     assert (prepared.train.report.read, prepared.train.report.kept) == (1014, 1014)
     assert prepared.train.report.source_unknown == prepared.train.report.target_unknown == 0
-    assert prepared.dev is not None and prepared.dev_text is not None
-    decoded = [prepared.tokenizer.decode_target(prepared.dev.target(i)) for i in range(len(prepared.dev))]
-    same = sum(a == b.strip() for a, b in zip(decoded, prepared.dev_text.target, strict=True))
+    dev = prepared.dev[""].corpus
+    assert dev is not None
+    decoded = [prepared.tokenizer.decode_target(dev.target(i)) for i in range(len(dev))]
+    same = sum(a == b.strip() for a, b in zip(decoded, prepared.dev[""].text.target, strict=True))
     assert same > 980  # the others differ by normalised quotes and spaces
 
 

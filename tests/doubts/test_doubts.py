@@ -20,6 +20,7 @@ from nmt.config.schema import EvaluationConfig
 from nmt.data.prepare import prepare
 from nmt.data.vocabulary import SPECIAL_TOKENS
 from nmt.doubts import training as doubts
+from nmt.doubts.chance import chance_of
 from nmt.doubts.training import (
     equal_translations,
     few_updates,
@@ -31,7 +32,6 @@ from nmt.tasks.translation import build_batches
 from nmt.training import update
 from nmt.training.state import Ranking
 from nmt.training.update import StartingGradient
-from nmt.training.validation import chance_of
 from tests.conftest import REPOSITORY
 from tests.tiny_training import events, nmt_train, write_config, write_corpus
 

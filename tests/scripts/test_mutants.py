@@ -36,6 +36,7 @@ TOGETHER = {
     "learned_metrics": "evaluation",
     "live": "guided_alignment",
     "model_cards": "interop",
+    "named_sets": "training",
     "onnx_export": "interop",
     "optimization": "training",
     "other_tasks": "tagging",

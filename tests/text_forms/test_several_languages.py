@@ -119,13 +119,14 @@ def test_each_direction_has_the_token_of_its_target_before_its_sources(text: Pat
     for place, tag in enumerate(TAGS):
         rows = range(ends[place], ends[place + 1])
         assert {data.tokenizer.source_tokens([data.train.source(row)[0]])[0] for row in rows} == {tag}
-    assert data.dev is not None and data.dev_text is not None
-    for row, line in enumerate(data.dev_text.source):
+    text, _, dev = data.dev[""]
+    assert dev is not None
+    for row, line in enumerate(text.source):
         assert line.startswith(f"{TAGS[row // 6]} ")
-        assert data.tokenizer.source_tokens([data.dev.source(row)[0]]) == [TAGS[row // 6]]
-    first, backwards = data.dev_text.source[0], data.dev_text.source[6]
+        assert data.tokenizer.source_tokens([dev.source(row)[0]]) == [TAGS[row // 6]]
+    first, backwards = text.source[0], text.source[6]
     assert written_in(first.split(" ", 1)[1]) == {""} and written_in(backwards.split(" ", 1)[1]) == {"d"}
-    assert written_in(data.dev_text.target[0]) == {"d"} and written_in(data.dev_text.target[6]) == {""}
+    assert written_in(text.target[0]) == {"d"} and written_in(text.target[6]) == {""}
 
 
 def test_names_say_the_same_as_mappings(text: Path) -> None:

@@ -53,14 +53,14 @@ def corpus_loss(model: Seq2Seq, corpus: Corpus, *, cells: int = 4096) -> float:
 def test_loss_is_the_mean_over_tokens_not_over_batches(folder: Path) -> None:
     """With weights so large that batches differ in their mean: then the mean of these is another number."""
     config, data = prepared(folder, model={"init_range": 2.0})
-    assert data.dev is not None
-    model = build_updater(task_of(config), data.tokenizer, device=CPU).model.eval()
-    batch = collate(data.dev, np.arange(len(data.dev)))
+    model, dev = build_updater(task_of(config), data.tokenizer, device=CPU).model.eval(), data.dev[""].corpus
+    assert dev is not None
+    batch = collate(dev, np.arange(len(dev)))
     losses = model.token_losses(batch.source, batch.target)
     expected = (losses.sum() / (batch.target != 0).sum()).item()
-    assert corpus_loss(model, data.dev) == pytest.approx(expected, rel=1e-6)
-    assert corpus_loss(model, data.dev, cells=24) == pytest.approx(expected, rel=1e-6)
-    found = batch_losses(model, data.dev, rows_by_length(data.dev, cells=24), device=CPU, check=nothing)
+    assert corpus_loss(model, dev) == pytest.approx(expected, rel=1e-6)
+    assert corpus_loss(model, dev, cells=24) == pytest.approx(expected, rel=1e-6)
+    found = batch_losses(model, dev, rows_by_length(dev, cells=24), device=CPU, check=nothing)
     of_batches = sum(total / tokens for total, tokens in found) / len(found)
     assert len(found) > 2 and of_batches != pytest.approx(expected, rel=1e-2), "else this test could not fail"
 
@@ -81,10 +81,11 @@ def validator(data: PreparedData, translated: list[str], **fields: Any) -> Valid
         translated.extend(lines)
         yield from (Translation(line, [ScoredText(line, 0.0)]) for line in lines)
 
-    assert data.dev is not None and data.dev_text is not None
     options: dict[str, Any] = {"max_sentences": None, "samples": 2, "metrics": [METRICS.get("chrf")()]} | fields
-    texts = {"sources": data.dev_text.source, "references": data.dev_references}
-    return Validator(corpus=data.dev, translate=copy, device=CPU, **texts, **options)
+    dev = data.dev[""]
+    assert dev.corpus is not None
+    texts = {"sources": dev.text.source, "references": dev.references}
+    return Validator(corpus=dev.corpus, translate=copy, device=CPU, **texts, **options)
 
 
 def test_every_line_counts_also_the_empty_ones(folder: Path) -> None:
@@ -96,8 +97,7 @@ def test_every_line_counts_also_the_empty_ones(folder: Path) -> None:
     translated: list[str] = []
     result = validator(data, translated).validate(model, check=nothing)
     assert len(translated) == 10 and translated[0] == translated[-1] == ""
-    assert data.dev_text is not None
-    assert result.scores["chrf"] == METRICS.get("chrf")().compute(translated, [data.dev_text.target]).score
+    assert result.scores["chrf"] == METRICS.get("chrf")().compute(translated, [data.dev[""].text.target]).score
     assert result.signatures["chrf"].startswith("chrF2 nrefs:1|")
     assert [sample.keys() for sample in result.samples] == [{"source", "reference", "translation"}] * 2
     assert all(sample["source"] == sample["translation"] for sample in result.samples)
@@ -127,7 +127,7 @@ def test_scores_are_against_all_sets_of_references(folder: Path) -> None:
     model = build_updater(task_of(config), data.tokenizer, device=CPU).model.eval()
     result = validator(data, [], max_sentences=5).validate(model, check=nothing)
     assert result.scores["chrf"] == 100 and result.signatures["chrf"].startswith("chrF2 nrefs:2|")
-    assert data.dev_text is not None and result.samples[0]["reference"] in data.dev_text.target
+    assert result.samples[0]["reference"] in data.dev[""].text.target
     _, alone = prepared(folder)
     assert result.scores["loss"] == validator(alone, []).validate(model, check=nothing).scores["loss"]
 
@@ -140,7 +140,7 @@ def test_references_that_are_split_into_subwords_are_joined_as_translations_are(
     (folder / "dev.de").write_text(words.replace("a", "@@ a"), encoding="utf-8")
     references = [str(folder / "dev.de"), str(folder / "dev.en")]
     config, data = prepared(folder, data={"dev_references": references, "test": str(folder / "dev")})
-    assert data.dev_references == [words.splitlines()] * 2 and data.test_references == [words.splitlines()]
+    assert data.dev[""].references == [words.splitlines()] * 2 and data.test[""].references == [words.splitlines()]
     model = build_updater(task_of(config), data.tokenizer, device=CPU).model.eval()
     result = validator(data, [], metrics=[METRICS.get("bleu")()]).validate(model, check=nothing)
     assert result.scores["bleu"] == pytest.approx(100)

@@ -1,0 +1,1 @@
+"""Validation and test sets that have names and are scored apart."""
