@@ -32,8 +32,8 @@ class RecurrentOptions:
 @dataclass(frozen=True, kw_only=True)
 class ATROptions(RecurrentOptions):
     activation: Activation = "none"
-    """Where a tanh is applied: `output` (h is carried, tanh(h) put out), `state` (h = tanh(i * p + f * h')) or
-    `candidate` (h = i * tanh(p) + f * h')."""
+    """Where a tanh is applied: `none`, to the `output` (h is carried), the `state`, h = tanh(i * p + f * h'), or the
+    `candidate`, h = i * tanh(p) + f * h'."""
     gates: Gates = "twin"
     """`twin`: i = sigmoid(p + q), f = sigmoid(p - q); `coupled`: the same f, and i = 1 - f, as in the authors' code;
     `coupled_input`: the same i, and f = 1 - i."""

@@ -314,7 +314,7 @@ class ClassificationOptions:
     escaped_newlines: bool = False
     """`\\n` in a text is the end of a line, which becomes a space, as in the published reviews of Yelp and Amazon."""
     no_label: str | None = "-"
-    """Label of lines that have none; these are left out, and counted."""
+    """Label of lines that have none, which are left out."""
     parses: bool = False
     """The texts are parses with brackets, as SNLI's `sentence1_binary_parse`."""
     lowercase: bool = False

@@ -95,7 +95,7 @@ class ModelConfig:
     encoder_hidden_size: Width | None = fixed(None)
     """The same of the encoder, for each direction; `null`: `hidden_size`."""
     embedding_size: Width = fixed(512)
-    """Width E of source and target embeddings and of the residual stream."""
+    """Width E of embeddings and of the residual stream."""
     encoder_layers: Depth = fixed(1)
     """Encoder layers; the first is bidirectional. `rnnsearch` has 1, `rnnsearch_deepatt` one more."""
     decoder_layers: Depth = fixed(1)
@@ -104,18 +104,17 @@ class ModelConfig:
     """`both`, or `forward`: each word before those that follow, as live translation needs. `rnnsearch_deepatt` reads
     both ways."""
     context_aware_encoder: Bool = fixed(True)
-    """The backward direction reads the forward states; deeper decoder layers read the context in a second step.
-    Not used by `rnnsearch_deepatt`."""
+    """The backward direction reads forward states, deeper decoder layers the context; not in `rnnsearch_deepatt`."""
     deep_attention: Bool = fixed(False)
-    """Every decoder layer attends to the source, not only the first (`deepnmt`)."""
+    """Every decoder layer attends, not only the first (`deepnmt`)."""
     deep_output: Bool = fixed(True)
     """A tanh layer before the softmax; only `deepnmt` can be without it."""
     attention_heads: Width = fixed(1)
     """Heads of the additive attention. `rnnsearch` has 1."""
     layer_norm: Bool = fixed(True)
-    """Layer normalisation of recurrent products, attention and outputs of layers; Zero uses `false`."""
+    """Layer norm of recurrent products, attention and outputs of layers; Zero has `false`."""
     tie_embeddings: Literal["none", "target_softmax", "all"] = fixed("target_softmax")
-    """Shared tables: `none`, `target_softmax`, or `all` three, which needs a joint vocabulary."""
+    """Shared tables: `none`, `target_softmax`, or `all` (with a joint vocabulary)."""
     dropout: Fraction = 0.2
     """Dropout of embeddings, residual branches and the deep output."""
     recurrent_dropout: Fraction = 0.0
@@ -129,7 +128,7 @@ class ModelConfig:
     init_range: PositiveFloat = fixed(0.08)
     """Range of the initializer `uniform`: [-init_range, init_range]."""
     layer_norm_scale: PositiveFloat = fixed(0.5)
-    """Initial scale of all layer norms; Zero uses 1."""
+    """Initial scale of all layer norms; Zero has 1."""
 
     def unit_of(self, side: Side) -> Choice:
         """The unit of one side: `cell`, if the side names none.
@@ -166,16 +165,16 @@ class DataConfig:
     monolingual: Corpora | None = fixed(None)
     """Back-translated text, in addition to `train`; the tokenizer does not learn from it."""
     monolingual_tag: Text | None = fixed("<BT>")
-    """Token before each source of `monolingual`, which `symbols` of `sentencepiece` reserves; `null`: none."""
+    """Token before each source of `monolingual`, one of the tokenizer's `symbols`; `null`: none."""
     target_tag: Bool = fixed(False)
     """A token of the text's target language is put before each source, with its `tag` if it has one, such as `>>de<<`
     or `>>de+medical<<`, for several languages or domains: [several_languages.md](several_languages.md)."""
     sampling_temperature: PositiveFloat = fixed(1.0)
     """T: a text of n pairs has a share of an epoch in proportion to n^(1/T); 1: each pair once."""
     sampling_weights: Annotated[list[PositiveFloat], Field(min_length=1)] | None = fixed(None)
-    """Relative shares of the texts of `train`, then `monolingual`, instead of a temperature."""
+    """Shares of the texts of `train`, then `monolingual`, instead of a temperature."""
     augmentation: list[Annotated[dict[Text, Share], Field(min_length=1, max_length=1)]] = fixed(default_factory=list)
-    """How pairs are changed, and which share of them, in this order, such as `[{typos: 0.05}, {no_end_mark: 0.2}]`:
+    """How pairs are changed, and which share, such as `[{typos: 0.05}, {no_end_mark: 0.2}]`:
     [augmentation.md](augmentation.md)."""
     dev: Sets | None = None
     """Validation text, or several that are pooled. `{NAME: TEXT, ...}`: sets that are scored apart, as `loss@NAME` and
@@ -187,11 +186,11 @@ class DataConfig:
     test_references: Paths | dict[Text, Paths] | None = None
     """The same for `test`."""
     tokenizer: Text = fixed("sentencepiece")
-    """`sentencepiece` (raw text), `whitespace` (text that is split), by task `tagged_words`, `tagged_characters`."""
+    """`sentencepiece` (raw text), `whitespace` (split text), by task `tagged_words`, `tagged_characters`."""
     tokenizer_options: Options = fixed(default_factory=dict)
     """Its options, below."""
     max_length: Positive = fixed(100)
-    """Longest source or target in training, in tokens without the end symbol."""
+    """Longest source or target in training, in tokens."""
     too_long: Literal["drop", "truncate"] = fixed("drop")
     """`drop` longer pairs, or `truncate` them after `max_length` tokens; both are counted."""
     pool_batches: Positive = fixed(256)
@@ -209,7 +208,7 @@ class TrainingConfig:
     max_steps: Positive | None = None
     """Stop after this many updates."""
     max_epochs: Positive | None = None
-    """Stop after this many passes over the training data."""
+    """Stop after this many epochs."""
     init_from: FilePath | None = fixed(None)
     """Run or model, also of Marian or OPUS-MT, whose weights, architecture, languages and tokenizer are the starting
     point."""
@@ -219,8 +218,7 @@ class TrainingConfig:
     freeze: list[Text] = field(default_factory=list)
     """Parts of the model, by their names in the log, whose weights stay as they are, such as `[encoder, decoder]`."""
     batch_tokens: Positive | None = fixed(None)
-    """Tokens in a batch, with padding: sentences times the longest source or target; 2048 if `batch_sentences` is not
-    given."""
+    """Tokens in a batch: sentences times the longest source or target; 2048 without `batch_sentences`."""
     batch_sentences: Positive | None = fixed(None)
     """Sentence pairs in a batch, instead of `batch_tokens`."""
     accumulate: Positive = fixed(1)
@@ -273,9 +271,9 @@ class TrainingConfig:
     sample_sentences: Positive = 5
     """Sentences in each of these samples."""
     validate_every: Positive | None = None
-    """Updates between two validations; default once an epoch. The last update is validated."""
+    """Updates between two validations; default once an epoch."""
     save_every: Positive | None = None
-    """Updates between two checkpoints; default at each validation. The last update is saved."""
+    """Updates between two checkpoints; default at each validation."""
     keep_last: Positive = 2
     """Newest checkpoints to keep."""
     keep_best: NotNegative = 1
@@ -291,7 +289,7 @@ class TrainingConfig:
     max_bad_updates: NotNegative = 10
     """How many updates in a row may be skipped (NaN, infinity, `skip_norm`) before training stops."""
     callbacks: list[Text | dict[Any, Any]] = field(default_factory=list)
-    """Callbacks of plugins, by name or with options: `[{name: {option: value}}, ...]`."""
+    """Callbacks of plugins: [plugins.md](plugins.md#callbacks)."""
     tensorboard: Bool = False
     """Also write TensorBoard files to RUN/tensorboard (extra `tensorboard`)."""
 

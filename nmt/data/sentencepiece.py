@@ -51,15 +51,15 @@ class SentencePieceOptions:
     """Options of the `sentencepiece` tokenizer."""
 
     model_type: Literal["bpe", "unigram"] = "bpe"
-    """Byte-pair merges, or a unigram language model."""
+    """`bpe` (merges), or `unigram` (a language model)."""
     vocab_size: int = 8000
-    """Pieces of a vocabulary, the 3 special ones and 256 bytes included."""
+    """Pieces of a vocabulary, 3 special ones and 256 bytes included."""
     joint: bool = True
     """One model for both languages; otherwise one model for each."""
     byte_fallback: bool = True
-    """Characters outside the vocabulary become byte pieces instead of the unknown symbol."""
+    """Unknown characters become byte pieces."""
     character_coverage: float = 1.0
-    """Share of the characters of the training text that get their own piece."""
+    """Share of the text's characters that get a piece."""
     normalization: Literal["nfc", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] | None = None
     """What is done to text first: `nfc` composes letters, `nmt_nfkc` also replaces `²`, `½`, full-width letters and the
     like, either with `_cf` also folds case, `identity` does nothing: [configuring.md](configuring.md#normalisation)."""
@@ -70,7 +70,7 @@ class SentencePieceOptions:
     case: str | None = None
     """`markup`: [marks where capitals are](augmentation.md#capitals). `null`: capitals are letters of their own."""
     source_model: FilePath | None = None
-    """SentencePiece model to use instead of training one; with `joint` for both languages."""
+    """SentencePiece model to use, with `joint` for both languages."""
     target_model: FilePath | None = None
     """The same for the target language; only without `joint`."""
     same_ids: bool = False

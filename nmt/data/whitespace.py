@@ -31,9 +31,9 @@ class WhitespaceOptions:
     joint: bool = False
     """One vocabulary for both languages."""
     max_size: int | None = None
-    """Largest vocabulary made from the training text, the 3 special tokens included."""
+    """Largest vocabulary that is made, 3 special tokens included."""
     min_count: int = 1
-    """Rarer tokens of the training text are left out of its vocabulary."""
+    """Rarer tokens are left out of the vocabulary."""
     separator: str = "@@"
     """Mark at the end of a subword that continues in the next one, joined on output; empty: none."""
 

@@ -374,9 +374,9 @@ class LanguageModellingOptions:
     varied_windows: bool = True
     """For a stream: windows of varying length, about `steps` words (Merity et al., ICLR 2018)."""
     activation_penalty: float = 0.0
-    """alpha: weight of the mean square of the last states in the loss."""
+    """alpha: weight of the mean square of the last states."""
     temporal_penalty: float = 0.0
-    """beta, the same for the change of the last states from word to word."""
+    """beta, the same for their change from word to word."""
     samples: int | None = None
     """Words besides a batch's own in the softmax of training; `null`: all."""
     validation_rows: int = 10

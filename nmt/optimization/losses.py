@@ -55,7 +55,7 @@ class RDrop(Loss):
     @dataclass(frozen=True, kw_only=True)
     class Options:
         alpha: Amount = 5.0
-        """Weight of the divergence, as in the paper, which takes 5 for translation."""
+        """Weight of the divergence."""
 
     def __call__(self, batch: TrainingBatch) -> BatchLoss:
         found = linear_r_drop(

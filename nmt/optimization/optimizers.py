@@ -204,7 +204,7 @@ class RMSProp(_Renamed, torch.optim.RMSprop):
         epsilon: Amount = 1e-8
         """Added to its root."""
         momentum: Share = 0.0
-        """Decay of the running sum of steps; 0: each step is used alone."""
+        """Decay of the running sum of steps."""
         centered: bool = False
         """Divide by the deviation from the mean gradient, sqrt(G - mean(g)^2) (Graves, 2013)."""
 
@@ -238,9 +238,9 @@ class Adafactor(_Renamed, torch.optim.Adafactor):
     @dataclass(frozen=True, kw_only=True)
     class Options(_Renamed.Options):
         weight_decay: Amount = 0.0
-        """Share of every weight, times the rate, that each update takes away."""
+        """Share of every weight, times the rate, that an update takes away."""
         beta2_decay: Annotated[float, allowed("0 or less", lambda value: -math.inf < value <= 0)] = -0.8
-        """The decay of the mean of the squares at update t is 1 - t ** beta2_decay."""
+        """The decay of the squares at update t is 1 - t ** beta2_decay."""
         epsilon1: Amount | None = None
         """Smallest root of a mean square; default: the smallest number that changes 1."""
         epsilon2: Amount = 1e-3

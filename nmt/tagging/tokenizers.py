@@ -270,9 +270,9 @@ class TaggedWordsOptions:
     zero_digits: bool = True
     """All digits are replaced by 0 in the vocabulary of words."""
     max_size: int | None = None
-    """Largest vocabulary of words, the 3 special tokens included."""
+    """Largest vocabulary of words."""
     min_count: int = 1
-    """Rarer words of the training text are left out of the vocabulary."""
+    """Rarer words are left out of the vocabulary."""
 
     def __post_init__(self) -> None:
         _check_sizes(self.max_size, min_count=self.min_count)
@@ -403,9 +403,9 @@ class TaggedCharactersOptions:
     """Options of the `tagged_characters` tokenizer, for the task `segmentation`: text with spaces between words."""
 
     max_size: int | None = None
-    """Largest vocabulary of characters, the 3 special tokens included."""
+    """Largest vocabulary of characters."""
     min_count: int = 1
-    """Rarer characters of the training text are left out of the vocabulary."""
+    """Rarer characters are left out of the vocabulary."""
     bigrams: bool = False
     """Also make a vocabulary of pairs of neighbouring characters, which the model reads, too."""
     bigram_min_count: int = 2

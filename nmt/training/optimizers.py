@@ -58,7 +58,7 @@ class Adam(_OneKernel, torch.optim.Adam):
         beta2: Share = 0.999
         """Decay of the mean of their squares."""
         epsilon: Amount = 1e-8
-        """Added to the root of the second mean, after bias correction."""
+        """Added to the root of the second mean."""
 
 
 @OPTIMIZERS.register("adamw")
@@ -68,4 +68,4 @@ class AdamW(_OneKernel, torch.optim.AdamW):
     @dataclass(frozen=True, kw_only=True)
     class Options(Adam.Options):
         weight_decay: Amount = 0.01
-        """Share of every weight, times the rate, that each update takes away."""
+        """Share of every weight, times the rate, that an update takes away."""

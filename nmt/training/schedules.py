@@ -128,7 +128,7 @@ class Constant(Schedule):
     @dataclass(frozen=True, kw_only=True)
     class Options(ScheduleOptions):
         warmup_steps: Steps = 0
-        """Updates during which the rate grows linearly to lr; 0 starts at lr."""
+        """Updates during which the rate grows to lr."""
 
     def _rate_at(self, step: int) -> float:
         return self.lr * warm_up(step, self.options.warmup_steps)
@@ -168,9 +168,9 @@ class Budgeted(Schedule):
     @dataclass(frozen=True, kw_only=True)
     class Options(ScheduleOptions):
         warmup_steps: Steps = 400
-        """Updates during which the rate grows linearly; 0 starts at lr."""
+        """Updates during which the rate grows."""
         shape: Literal["cosine", "linear"] = "cosine"
-        """How the rate falls."""
+        """How the rate falls: `cosine` or `linear`."""
 
     _share = 0.0
 
