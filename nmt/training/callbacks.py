@@ -61,7 +61,7 @@ class ValidationResult(NamedTuple):
     """`loss`, and one for each of `evaluation.metrics`."""
     new_best: bool
     samples: Sequence[Mapping[str, str]] = ()
-    """`source`, `reference` and `translation` of `evaluation.samples` sentences, the same ones at each validation."""
+    """`source`, `reference`, `translation`, of named sets `set`, of `evaluation.samples` sentences, always the same."""
 
 
 class End(NamedTuple):
