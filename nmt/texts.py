@@ -46,8 +46,11 @@ class Directed(NamedTuple):
 
     def target_tag(self, language: str) -> str:
         """What is put before its sources, such as `>>de<<` or `>>de+medical<<`; `language`: of the model's target."""
-        target = self.languages[self.arrow != "<"] if self.languages else language
-        return f">>{target}{self.tag and '+' + self.tag}<<"
+        return f">>{self.target(language)}{self.tag and '+' + self.tag}<<"
+
+    def target(self, language: str) -> str:
+        """The language of its target; `language`: that of the model."""
+        return self.languages[self.arrow != "<"] if self.languages else language
 
 
 def directed(name: str) -> Directed:
@@ -66,6 +69,12 @@ def as_list(names: Names) -> list[str]:
             at = len(found.name) + 1
             one[:] = [one[0][:at] + one[0][at:].replace("<>", arrow) for arrow in "><"]
     return [name for one in both for name in one]
+
+
+def target_of(names: Names, language: str) -> str:
+    """The target language of texts, where it is one; `language`: that of the model."""
+    found = {directed(name).target(language) for name in as_list(names)}
+    return found.pop() if len(found) == 1 else language
 
 
 def read_name(name: str) -> TextName:

@@ -151,13 +151,6 @@ def _data_problems(data: DataConfig) -> Iterator[Found]:
     yield from _sampling_problems(data)
 
 
-def _tokenizer(data: DataConfig) -> tuple[Any, Any]:
-    """The tokenizer and its options, if it is known and they are right; else None twice."""
-    member = TOKENIZERS.known(data.tokenizer)
-    options = None if member is None else check_options(member, data.tokenizer_options, key="")[0]
-    return (None, None) if options is None else (member, options)
-
-
 def _sampling_problems(data: DataConfig) -> Iterator[Found]:
     weights, temperature = data.sampling_weights, data.sampling_temperature
     given = [
@@ -220,9 +213,10 @@ def _has_validation(config: Config) -> bool:
 def _search_problems(config: Config) -> Iterator[Found]:
     decoding = config.decoding
     if decoding.replace_unknown:
-        member, options = _tokenizer(config.data)
-        if options is not None and not member.may_have_unknown(options=options):
-            name = config.data.tokenizer
+        name = config.data.tokenizer
+        member = TOKENIZERS.known(name)
+        options = None if member is None else check_options(member, config.data.tokenizer_options, key="")[0]
+        if member and options is not None and not member.may_have_unknown(options=options):
             message = f"the tokenizer '{name}' has no unknown words with these options, such as byte_fallback: true"
             yield "decoding.replace_unknown", message
     search = SEARCHES.known(decoding.chosen_search)

@@ -167,8 +167,8 @@ class DataConfig:
     monolingual_tag: Text | None = fixed("<BT>")
     """Token before each source of `monolingual`, one of the tokenizer's `symbols`; `null`: none."""
     target_tag: Bool = fixed(False)
-    """A token of the text's target language is put before each source, with its `tag` if it has one, such as `>>de<<`
-    or `>>de+medical<<`, for several languages or domains: [several_languages.md](several_languages.md)."""
+    """Before each source is a token of the target language and the `tag` of its text, such as `>>de+medical<<`:
+    [several_languages.md](several_languages.md)."""
     sampling_temperature: PositiveFloat = fixed(1.0)
     """T: a text of n pairs has a share of an epoch in proportion to n^(1/T); 1: each pair once."""
     sampling_weights: Annotated[list[PositiveFloat], Field(min_length=1)] | None = fixed(None)

@@ -106,10 +106,9 @@ def prepare(
     source, target = [pair.source for pair in parallel], [pair.target for pair in parallel]
     if data.target_tag:  # a text of both directions is learned from once
         source, target = [*dict.fromkeys(source)], [*dict.fromkeys(target)]
-    tags_of = TEXTS.get("tags").of
     tokenizer = make_tokenizer(config, source, target, run_dir=run_dir, known=known, start=start, shown=progress)
     train_tags, dev_tags, _ = (
-        tags_of(data, tokenizer, *keys) for keys in (("train", "monolingual"), ("dev",), ("test",))
+        TEXTS.get("tags").of(data, tokenizer, *keys) for keys in (("train", "monolingual"), ("dev",), ("test",))
     )
     sides = tokenizer.sampling()  # which a vocabulary may not allow
     if data.augmentation:
@@ -118,9 +117,8 @@ def prepare(
 
     def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int, tags: Tags = ()) -> Corpus:
         digests = [known.digest(path) for pair in files for path in pair]
-        plain = [
-            list(tag) if len(tag) > 1 else tag[0] if tag else None for tag in tags
-        ]  # as earlier versions wrote them
+        # a tag alone as earlier versions wrote it
+        plain = [list(tag) if len(tag) > 1 else tag[0] if tag else None for tag in tags]
         made_of = [_FORMAT, digests, tokenizer.fingerprint(), asdict(rule), *([plain] if tags else [])]
         key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
         encoder = Encoder(tokenizer, rule, tuple(tags), data.source_language)

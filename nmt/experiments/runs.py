@@ -24,7 +24,7 @@ from nmt.files import LARGEST_LOG, is_file, is_folder, read_file
 from nmt.interop.model_dir import config_file
 from nmt.interop.run_layout import read_events
 from nmt.registry import METRICS, MODELS
-from nmt.texts import as_list, sets_of
+from nmt.texts import as_list, sets_of, target_of
 
 Metrics = Callable[[str], Sequence[Metric]]
 """Of a target language."""
@@ -143,7 +143,8 @@ def _test(run: Path, config: Config, events: Sequence[Mapping[str, Any]], metric
                 f"{outputs[name]}: has {was}, but data.test{ending} now has {is_}; run nmt-train again, or give "
                 "--source and --ref"
             )
-        found[name] = [scored(one, lines, references, sources=text.source) for one in metrics(data.target_language)]
+        own_metrics = metrics(target_of(texts, data.target_language))
+        found[name] = [scored(one, lines, references, sources=text.source) for one in own_metrics]
         streams += references
         sizes[name] = len(lines)
     return Measured(

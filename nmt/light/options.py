@@ -347,11 +347,8 @@ def language_token(languages: Mapping[str, int], code: str | None, domain: str |
     language, _, own = (code or "").partition("+")
     other = own if domain not in (None, own) else ""  # than `domain`
     own = domain or own
-    if (
-        code is not None
-        and not other
-        and (found := languages.get(f"{language}+{own}" if own else language)) is not None
-    ):
+    found = languages.get(f"{language}+{own}" if own else language)
+    if found is not None and not other:
         return found
     name, given, allowed = "target_language", code, dict.fromkeys(known.partition("+")[0] for known in languages)
     if language in allowed or not (languages or code):

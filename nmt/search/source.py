@@ -177,8 +177,7 @@ class Sources:
         try:
             token = language_token(self._languages, *((own[1],) if own else self._target))
         except SettingError as error:
-            (key, problem), *_ = error.problems
-            raise request.error(f"{key.removeprefix('decoding.')}: {problem}") from None
+            raise request.error(str(error).removeprefix("decoding.")) from None
         return [token], own.end() if own else 0
 
     def _small(self, request: Request, text: str, start: int) -> str | None:

@@ -25,7 +25,7 @@ from nmt.data.text import find_pairs
 from nmt.data.text_facts import ValidationFacts
 from nmt.data.tokenizer import Sides
 from nmt.errors import ConfigError, counted
-from nmt.evaluation import build_metrics
+from nmt.evaluation import Metric, build_metrics
 from nmt.interop.run_layout import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
@@ -34,7 +34,7 @@ from nmt.search.ruled import fusion_of
 from nmt.search.shortlist import load_shortlist
 from nmt.search.translator import Translator
 from nmt.search.values import Translation as Translated
-from nmt.texts import sets_of
+from nmt.texts import sets_of, target_of
 from nmt.training.batches import BatchStream
 from nmt.training.distributed import Share, World, interleave
 from nmt.training.losses import Loss, TrainingBatch
@@ -125,7 +125,7 @@ class Translation(Task):
                 corpus=one.corpus,
                 sources=one.text.source,
                 references=one.references,
-                metrics=build_metrics(config.evaluation, language=config.data.target_language),
+                metrics=self._metrics("dev", name),
                 translate=self._translate(data, device=device),
                 device=device,
                 max_sentences=config.evaluation.max_sentences,
@@ -137,6 +137,12 @@ class Translation(Task):
             if one.corpus is not None
         }
         return SETS.get("apart")(validators, ranked_by=metric) if any(validators) else validators.get("")
+
+    def _metrics(self, part: str, name: str) -> Sequence[Metric]:
+        """Those of a set of `data.dev` or `data.test`, for its language."""
+        data = self.config.data
+        language = target_of(sets_of(getattr(data, part)).get(name), data.target_language)
+        return build_metrics(self.config.evaluation, language=language)
 
     def build_samples(self, data: PreparedData, *, device: torch.device) -> TrainingSamples | None:
         config, every = self.config, self.config.training.sample_every
@@ -266,7 +272,7 @@ class Translation(Task):
             for line in faults.problems:
                 log.say(f"{called}: {line}")
             scores[name] = {}, {}
-            for metric in build_metrics(self.config.evaluation, language=self.config.data.target_language):
+            for metric in self._metrics("test", name):
                 score = metric.score(translations, one.references, sources=one.text.source)
                 scores[name][0][metric.name] = score.score
                 scores[name][1][metric.name] = f"{score.name} {score.signature}"

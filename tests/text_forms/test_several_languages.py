@@ -294,6 +294,29 @@ def test_validation_and_test_translate_each_line_into_its_language(trained: Trai
     assert {sample["source"].split()[0] for sample in events[-1]["samples"]} <= {*TAGS}
 
 
+def test_sets_with_names_have_languages_of_their_own(text: Path) -> None:
+    """Chinese is scored by its characters, as the language of a set says."""
+    for name in ("train", "dev"):
+        shutil.copy(f"{name}.cs", f"{name}.zh")
+    chinese = {"prefix": "dev", "languages": ["en", "zh"]}
+    sets = {"german": DEV[0], "chinese": chinese}
+    changes = {"data__train": [TEXTS[0], {**chinese, "prefix": "train"}], "data__dev": sets, "data__test": sets}
+    few = {
+        "data__tokenizer_options": {"vocab_size": 300},
+        "training__max_steps": 1,
+        "training__validate_every": 1,
+        "training__early_stopping_metric": "bleu@chinese",
+    }
+    assert nmt_train(write_config(text, **changes, **few)) == 0
+    events = {event["event"]: event for event in read_events(text / "run")}
+    for kind in ("validation", "test"):
+        signatures = events[kind]["signatures"]
+        assert "tok:zh" in signatures["bleu@chinese"] and "tok:13a" in signatures["bleu@german"]
+    assert {"loss@german", "loss@chinese"} < events["validation"].keys()
+    assert len((text / "run" / "test.german.mul").read_text().splitlines()) == 12
+    assert call("nmt-compare", str(text / "run"), str(text / "run")) in (0, 2)
+
+
 def test_a_run_resumes_and_a_moved_one_finds_its_text(trained: Trained, capsys: pytest.CaptureFixture[str]) -> None:
     assert nmt_train(trained.config, "--set", "training.max_steps=301") == 0
     assert (trained.run / "checkpoints" / "step-301").is_dir()
