@@ -117,8 +117,7 @@ def prepare(
 
     def corpus(name: str, files: Sequence[FilePair], rule: LengthRule, *, pairs: int, tags: Tags = ()) -> Corpus:
         digests = [known.digest(path) for pair in files for path in pair]
-        # a tag alone as earlier versions wrote it
-        plain = [list(tag) if len(tag) > 1 else tag[0] if tag else None for tag in tags]
+        plain = [list(tag) if len(tag) > 1 else tag[0] if tag else None for tag in tags]  # as before 0.4
         made_of = [_FORMAT, digests, tokenizer.fingerprint(), asdict(rule), *([plain] if tags else [])]
         key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
         encoder = Encoder(tokenizer, rule, tuple(tags), data.source_language)

@@ -346,13 +346,12 @@ def language_token(languages: Mapping[str, int], code: str | None, domain: str |
     what is wrong with it."""
     language, _, own = (code or "").partition("+")
     other = own if domain not in (None, own) else ""  # than `domain`
-    own = domain or own
-    found = languages.get(f"{language}+{own}" if own else language)
+    found = languages.get(f"{language}+{domain or own}" if domain or own else language)
     if found is not None and not other:
         return found
     name, given, allowed = "target_language", code, dict.fromkeys(known.partition("+")[0] for known in languages)
     if language in allowed or not (languages or code):
-        name, given = "domain", own or None
+        name, given = "domain", domain or own or None
         among = [code] if code and other else languages
         allowed = {known.partition("+")[2] or NONE: None for known in among if known.partition("+")[0] == language}
     what = name.removeprefix("target_")
