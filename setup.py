@@ -116,6 +116,7 @@ setup(
             "nmt-sample=nmt.language_models.command:main",
             "nmt-tag=nmt.tagging.command:main",
             "nmt-classify=nmt.classification.command:main",
+            "nmt-confidence=nmt.confidence.command:main",
             "nmt-average=nmt.optimization.average:main",
             "nmt-check=nmt.run_check.command:main",
             "nmt-shortlist=nmt.shortlisting.command:main",

@@ -110,6 +110,7 @@ DOUBTS: Registry[Any] = Registry("doubt about a training", "nmt.doubts.training"
 EXPORTS: Registry[Any] = Registry("export format", "nmt.onnx_export.export")
 SHORTLISTS: Registry[Any] = Registry("way to make a shortlist", "nmt.shortlisting.command")
 CONVERTERS: Registry[Any] = Registry("converter", "nmt.zero.command", "nmt.marian.command")
+RATERS: Registry[Any] = Registry("estimate of confidence", "nmt.confidence.rating")
 INSPECTORS: Registry[Any] = Registry("look inside models", "nmt.inspection.looking")
 SESSIONS: Registry[Any] = Registry("session of live translation", "nmt.live.session")
 PIPES: Registry[Any] = Registry("way to translate a pipe", "nmt.live.pipe")

@@ -13,10 +13,9 @@ from nmt.errors import ConfigError, counted
 from nmt.interop.engine.opened import are_engine_files
 from nmt.interop.run_layout import LongestSource
 from nmt.library.light import EngineFiles, lacking
-from nmt.light.options import AUTO
+from nmt.light.options import AUTO, OPTIONS
 from nmt.light.results import Result
-from nmt.light.translator import NOT_TOLD
-from nmt.registry import SEARCHES
+from nmt.registry import RATERS, SEARCHES
 from nmt.search.values import Details, Request
 
 if TYPE_CHECKING:
@@ -75,8 +74,9 @@ def open_models(arguments: argparse.Namespace, work: Work) -> Opened:
     chosen = {**files.chosen(options, say=work.say, named=option_of), "scores": work.scores}
 
     def translate(lines: Sequence[str | Request], details: Details) -> list[Result]:
-        own = {**chosen, "details": tuple(details)}
-        return files.lines(lines, own, before_call=work.before_batch, on_call=work.on_batch)
+        own = {**chosen, "details": files.rater.needs(details)}
+        found = files.lines(lines, own, before_call=work.before_batch, on_call=work.on_batch)
+        return files.rater.rated(found, details)
 
     listed = ", ".join(arguments.models)
     names = listed if len(arguments.models) == 1 else f"an ensemble of {len(arguments.models)} models ({listed})"
@@ -100,7 +100,7 @@ def _check_of_files(arguments: argparse.Namespace) -> None:
     if arguments.device == "cuda":
         raise ConfigError(f"--device cuda: {file} is one file for the engine, which computes on the CPU")
     for detail in getattr(arguments, "details", ()):
-        if detail in NOT_TOLD:
+        if detail not in OPTIONS["details"].only["file"]:
             raise ConfigError(f"--with {detail}: {lacking(file)}")
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError(
@@ -139,8 +139,11 @@ def _open_runs(arguments: argparse.Namespace, work: Work) -> Opened:
     size = SEARCHES.get(decoding.chosen_search).size(decoding)
     fused = "" if decoding.language_model is None else f", with the language model {decoding.language_model}"
 
+    rater = RATERS.get("fitted")([model.path for model in models])
+
     def translate(lines: Sequence[str | Request], details: Details) -> list[Result]:
-        return [one.result(longest.tokens) for one in translator.translate_window(lines, details=details)]
+        found = translator.translate_window(lines, details=rater.needs(details))
+        return rater.rated([one.result(longest.tokens) for one in found], details)
 
     return Opened(
         translate,

@@ -34,7 +34,12 @@ def build_parser() -> argparse.ArgumentParser:
         usage="MODEL... [-i FILE] [-o FILE] [options]",
     )
     add_models(parser, help=MODELS_OR_FILES)
-    add_texts(parser, details=details, more="heads (of each layer and head), ", wishes="prefix, require, forbid")
+    add_texts(
+        parser,
+        details=details,
+        more="heads (of each layer and head), confidence (nmt-confidence fits it), ",
+        wishes="prefix, require, forbid",
+    )
     parser.add_argument(
         "--input-format",
         choices=("text", "tsv", "jsonl"),

@@ -51,10 +51,11 @@ ENCODER, STEP = "encoder.onnx", "step.onnx"
 """Of a folder of ONNX graphs, which is no model for commands."""
 EVENTS = "log.jsonl"
 FACTS: Final = "facts.json"
+CONFIDENCE: Final = "confidence.json"
 ASIDE = "damaged-"
 FOLDERS = (CHECKPOINTS, TOKENIZER, "cache", "corpus", "validation", "tensorboard")
 """Directories that a run consists of."""
-_FILES = frozenset({CONFIG, WEIGHTS, TRAINING_STATE, SUMS, EVENTS, "train.log", "lock", FACTS})
+_FILES = frozenset({CONFIG, WEIGHTS, TRAINING_STATE, SUMS, EVENTS, "train.log", "lock", FACTS, CONFIDENCE})
 _LONGEST: Final = "longest_source"
 _SEVERAL: Final = "sources_of_several_sentences"
 STEP_NAME = re.compile(r"step-(0|[1-9][0-9]*)")

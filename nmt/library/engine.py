@@ -29,7 +29,7 @@ from nmt.light.binding import Stop
 from nmt.light.options import as_keys
 from nmt.ops import native
 from nmt.ops.dispatch import Selection, own_selection, selection
-from nmt.registry import INSPECTORS
+from nmt.registry import INSPECTORS, RATERS
 from nmt.search.ensemble import PreparedModels, ensemble_mean, prepare_models
 from nmt.search.reading import score_pairs
 from nmt.search.translator import Translator
@@ -115,6 +115,7 @@ class Engine(library.Translator):
         self._lines = lines_of_all([loaded.lines for loaded in self._loaded])
         self._config = first.config
         self.models = [loaded.path for loaded in self._loaded]
+        self._rater = RATERS.get("fitted")(self.models)
         self.device, self.precision = str(place), self._prepared.precision.name
         self.source_language, self.target_language = (
             first.config.data.source_language,
@@ -132,7 +133,8 @@ class Engine(library.Translator):
         with self._turn("search"):
             translator = self._translator(options, stop=stop)
             details = chosen_details(options) if "details" in options else ()
-            found = [one.result(self._longest) for one in translator.translate_window(lines, details=details)]
+            own = translator.translate_window(lines, details=self._rater.needs(details))
+            found = self._rater.rated([one.result(self._longest) for one in own], details)
             if "attention" in details or "heads" in details:
                 return [*map(with_arrays, found)]
             return found

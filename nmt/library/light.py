@@ -20,6 +20,7 @@ from nmt.light.errors import EngineError, place_of
 from nmt.light.lines import Pace
 from nmt.light.options import LIVE, NONE, OPTIONS, options_of
 from nmt.light.translator import NOT_LIVE
+from nmt.registry import RATERS
 from nmt.search.values import LONGER, Request, as_request
 from nmt.system import usable_cores
 
@@ -83,6 +84,7 @@ class EngineFiles(Translator):
         self.longest = longest_of(cards)
         """Tokens of the longest source sentence in training, if known."""
         self._threads = usable_cores()
+        self.rater = RATERS.get("fitted")(self.models)
         self._checked: dict[str, dict[str, Any]] = {}
         """The engine's own options by the options of calls, which it has checked."""
 
@@ -95,10 +97,10 @@ class EngineFiles(Translator):
         self._check_usable()
         taken = {name: value for name, value in options.items() if self._has(name, value, named)}
         if "details" in taken:
-            taken["details"] = chosen_details(options)
-            for detail in taken["details"]:
+            for detail in chosen_details(options):
                 if detail not in OPTIONS["details"].only[DOOR]:
                     raise ConfigError(f"{named('details')}: {detail}: {lacking(self.file)}")
+            taken["details"] = self.rater.needs(chosen_details(options))
         is_greedy = taken.get("search") == "greedy"
         n_best, beam = taken.get("n_best", 1), taken.get("beam_size", 1 if is_greedy else self.beam_size)
         is_widened = type(n_best) is int and type(beam) is int and n_best > beam > 0 and taken.get("search") != "sample"
@@ -189,7 +191,7 @@ class EngineFiles(Translator):
         return found
 
     def _results(self, lines: Sequence[str | Request], options: dict[str, Any], stop: Stop | None) -> list[Result]:
-        found = self.lines(lines, self._own(options), stop=stop)
+        found = self.rater.rated(self.lines(lines, self._own(options), stop=stop), chosen_details(options))
         is_in_lists = "details" not in options or not is_there("numpy")  # as in nmt-light
         return found if is_in_lists else [*map(with_arrays, found)]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 from nmt.errors import ConfigError, refused
 from nmt.light.options import OPTIONS
 from nmt.light.results import Hypothesis, PairScore, Result
-from nmt.search.values import DETAILS, Details, check_details
+from nmt.search.values import DETAILS, Detail, Details, check_details
 from nmt.search.values import Request as Request
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Options(TypedDict, total=False):
     prefix: str | Sequence[str]
     required: str | Sequence[str]
     forbidden: str | Sequence[str]
-    details: Sequence[Literal["tokens", "scores", "entropies", "attention", "heads", "alignment"]]
+    details: Sequence[Detail]
     scores: bool
 
 

@@ -104,6 +104,7 @@ class Counts:
             "required_missing": "without all required phrases",
             "length_limit": "stopped at the length limit",
             "longer_than_training": f"longer than {training}",
+            "unlike_training": "unlike the training text, such as in another language",
             "split": f"translated in parts ({self._split_long})",
             "several_sentences": "of several sentences translated as a whole (--split sentences translates each by "
             "itself)",

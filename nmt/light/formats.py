@@ -34,14 +34,14 @@ def as_moses(number: int, result: Result, *, n_best: int, notes: Sequence[str]) 
 def as_jsonl(number: int, result: Result, *, n_best: int, notes: Sequence[str]) -> str:
     """One object: `line` (from 0), `source`, `translations` with `text` and `score`, best first.
 
-    If requested, the object has `source_tokens`, and a translation `tokens`, `token_scores`,
+    If requested, the object has `source_tokens` and `confidence`, and a translation `tokens`, `token_scores`,
     `token_entropies`, `attention` (a list for each token, of a number for each source token, in four decimals), `heads`
     (by the name of an attending layer a list for each head, each like `attention`) and `alignment` (pairs of a word of
     the source and one of the translation, both from 0). Of a line that was translated in parts, a list is of the source
     tokens of the token's own part, and `attention_begins` has for each token the place of the first of them.
 
     `notes`, which replaces the notes of `result`, is present if there are any: `not_utf8`, `split`,
-    `no_finite_translation`, `length_limit`, `longer_than_training`, `required_missing`.
+    `no_finite_translation`, `length_limit`, `longer_than_training`, `required_missing`, `unlike_training`.
     """
     import json  # late, as text needs none
 
@@ -52,6 +52,8 @@ def as_jsonl(number: int, result: Result, *, n_best: int, notes: Sequence[str]) 
     }
     if result.source_pieces is not None:
         record["source_tokens"] = list(result.source_pieces)
+    if result.confidence is not None:
+        record["confidence"] = round(result.confidence, 4)
     if notes:
         record["notes"] = list(notes)
     return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"

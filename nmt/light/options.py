@@ -309,8 +309,9 @@ OPTIONS: Final = {
     "details": Option(
         "list", "details of each translation in addition to text and score",
         "On a command line `--with`: [controlling.md](controlling.md#more-of-each-translation).",
-        default=(), choices=("tokens", "scores", "entropies", "attention", "heads", "alignment"), is_key=False,
-        doors=(*TORCH, "file", "light", "server"), only={"file": ENGINE_DETAILS, "light": ENGINE_DETAILS},
+        default=(), choices=(*ENGINE_DETAILS, "heads", "confidence"), is_key=False,
+        doors=(*TORCH, "file", "light", "server"),
+        only={"file": (*ENGINE_DETAILS, "confidence"), "light": ENGINE_DETAILS},
     ),
     "scores": Option(
         "flag", "false leaves the scores out (NaN), which makes greedy search faster",

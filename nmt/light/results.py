@@ -108,7 +108,10 @@ class Result:
     """Where tokens or attention were asked for, the source tokens as the model read them, the end symbol counted."""
     notes: tuple[str, ...] = field(default=(), repr=False)
     """Notes, in the words of `nmt-translate --format jsonl`: `split`, `several_sentences`, `capitals`,
-    `no_finite_translation`, `length_limit`, `longer_than_training`, `required_missing`."""
+    `no_finite_translation`, `length_limit`, `longer_than_training`, `required_missing`, `unlike_training`."""
+    confidence: float | None = field(default=None, repr=False)
+    """With `details=["confidence"]`: the probability, estimated by nmt-confidence, that the best translation is good;
+    None for an empty line."""
 
     @property
     def best(self) -> Hypothesis:

@@ -39,8 +39,6 @@ WISHES: Final = tuple(name for name in names_of("text", "phrases") if "light" in
 """What is asked for each text."""
 NOT_LIVE: Final = {*WISHES, "details", "n_best", "split", "placeholders", "glossary"}
 """What has no meaning while a sentence grows."""
-NOT_TOLD: Final = tuple(name for name in OPTIONS["details"].choices if name not in DETAILS)
-"""Details that `nmt-translate` can give for a run, but the engine for no file."""
 
 
 class Translator(NotCopied):

@@ -76,7 +76,7 @@ def as_request(line: str | Request) -> Request:
 Alignment = tuple[tuple[int, int], ...]
 """Pairs of a source word and a target word, both counted from 0, as Pharaoh's format has them; by target words."""
 
-Detail = Literal["tokens", "scores", "entropies", "attention", "heads", "alignment"]
+Detail = Literal["tokens", "scores", "entropies", "attention", "alignment", "heads", "confidence"]
 """What a translation can have besides its text and score."""
 Details = Collection[Detail]
 
@@ -89,11 +89,11 @@ _FIELDS: Final[Mapping[Detail, str]] = MappingProxyType(
         "scores": "token_scores",
         "entropies": "token_entropies",
         "attention": "attention_of_parts",
-        "heads": "heads_of_parts",
         "alignment": "alignment",
+        "heads": "heads_of_parts",
     }
 )
-DETAILS: Final[tuple[Detail, ...]] = tuple(_FIELDS)
+DETAILS: Final[tuple[Detail, ...]] = (*_FIELDS, "confidence")
 
 
 def with_details(found: ScoredText, details: Details) -> ScoredText:

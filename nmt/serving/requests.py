@@ -134,6 +134,7 @@ class SentenceAnswer(Translation):
 
     n_best: list[Translation] | None = Field(None, description="Best first; only if n_best was requested")
     source_tokens: list[str] | None = Field(None, description="Only with the details tokens or attention")
+    confidence: float | None = Field(None, description="Only with the detail confidence: that the translation is good")
     notes: list[str] | None = Field(None, description="Notes, such as split or length_limit")
 
 

@@ -276,6 +276,8 @@ def _as_json(result: Result, *, with_n_best: bool) -> str:
         record["n_best"] = [hypothesis_record(hypothesis) for hypothesis in result.n_best]
     if result.source_pieces is not None:
         record["source_tokens"] = list(result.source_pieces)
+    if result.confidence is not None:
+        record["confidence"] = round(result.confidence, 4)
     if result.notes:
         record["notes"] = list(result.notes)
     return json.dumps(record, ensure_ascii=False, allow_nan=False)

@@ -31,6 +31,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "plot": ("nmt.plotting.command", "learning curves, attention, memory"),
         "compare": ("nmt.experiments.command", "a table over runs and seeds"),
         "report": ("nmt.report.command", "a page that compares systems"),
+        "confidence": ("nmt.confidence.command", "how sure a model is of each translation"),
         "check": ("nmt.run_check.command", "whether runs and files are whole"),
     },
     "Ship": {

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from nmt.confidence import rating
 from nmt.config import upgrade
 from nmt.data import prepare
 from nmt.interop import exported
@@ -76,7 +77,10 @@ def test_the_events_and_their_fields_are_those_of_the_log(run: Path) -> None:
 def test_its_files_are_those_of_the_run(run: Path) -> None:
     listed = {name.split("/")[0] for row in table("path in RUN") for name in re.findall(r"`([^`]+)`", row[0])}
     listed = {name.replace("LANGUAGE", "de") for name in listed}
-    assert {path.name for path in run.iterdir()} == listed - {"corpus"}  # of data.generator
+    assert {path.name for path in run.iterdir()} == listed - {
+        "corpus",
+        "confidence.json",
+    }  # of data.generator and nmt-confidence
 
 
 def test_checkpoints_have_the_files_of_the_page(run: Path) -> None:
@@ -134,6 +138,7 @@ def test_the_numbers_of_formats_are_those_of_the_code() -> None:
         "exported folder": exported.VERSION,
         "engine file `.nmt": str(engine_file.VERSION),
         "ONNX folder": str(card.VERSION),
+        "confidence.json": str(rating.FORMAT),
         "PREFIX.manifest.json": str(record.FORMAT),
     }
     changes = (REPOSITORY / "docs/CHANGELOG.md").read_text(encoding="utf-8")

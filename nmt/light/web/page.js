@@ -280,6 +280,7 @@ function notes(result) {
     several_sentences: "Has several sentences, but was translated as a whole.",
     capitals: "Translated by its small letters.",
     longer_than_training: "Longer than what the model was trained on.",
+    unlike_training: "Unlike the text that the model was trained on.",
   };
   return (result.notes || []).filter((note) => texts[note]).map((note) => element("p", "note", texts[note]));
 }
