@@ -159,7 +159,7 @@ def test_the_page_of_a_server_lists_what_its_models_can_do(door: str) -> None:
     assert (forms["length_penalty"]["minimum"], forms["length_penalty"]["maximum"]) == (0, 10)
     assert forms["search"].get("enum") == (None if door == "run" else [*ENGINE_SEARCHES])
     assert body["properties"]["search"]["x-allowed"].startswith("a string" if door == "run" else "auto, beam, greedy")
-    assert forms["details"].get("enum") == (None if door == "run" else [*ENGINE_DETAILS])
+    assert forms["details"].get("enum") == (None if door == "run" else [*ENGINE_DETAILS, "confidence"])
 
 
 def test_a_file_has_its_options_and_refuses_the_others_by_name(by_file: nmt.Translator, tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def given(
     read: Callable[..., Any] | None = None,
 ) -> dict[str, Any]:
     """The options of the table that a command line sets, of those with such `names`; `read` reads `search_options`."""
-    found = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    found = {name: value for name in names if (value := getattr(arguments, name, None)) is not None}
     if "search_options" in found:
         found["search_options"] = (read or search_options)(found["search_options"])
     return found

@@ -12,8 +12,8 @@ from nmt.cli.arguments import DECODING, given, option_of, overridden
 from nmt.errors import ConfigError, counted
 from nmt.interop.engine.opened import are_engine_files
 from nmt.interop.run_layout import LongestSource
-from nmt.library.light import EngineFiles, lacking
-from nmt.light.options import AUTO, OPTIONS
+from nmt.library.light import EngineFiles
+from nmt.light.options import AUTO
 from nmt.light.results import Result
 from nmt.registry import RATERS, SEARCHES
 from nmt.search.values import Details, Request
@@ -62,7 +62,9 @@ def open_models(arguments: argparse.Namespace, work: Work) -> Opened:
     """The models of a command line. ConfigError for an option that files for the engine do not have."""
     if not are_engine_files(arguments.models):
         return _open_runs(arguments, work)
-    _check_of_files(arguments)
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        said = "is one file for the engine, which translates in one process with all cores"
+        raise ConfigError(f"WORLD_SIZE: {arguments.models[0]} {said}")
     files = EngineFiles(
         arguments.models,
         device=arguments.device,
@@ -70,7 +72,7 @@ def open_models(arguments: argparse.Namespace, work: Work) -> Opened:
         checkpoint=arguments.checkpoint,
         plugins=arguments.plugins,
     )
-    options = given(arguments, [name for name in DECODING if name != "precision"])
+    options = given(arguments, [name for name in (*DECODING, "details") if name != "precision"])
     chosen = {**files.chosen(options, say=work.say, named=option_of), "scores": work.scores}
 
     def translate(lines: Sequence[str | Request], details: Details) -> list[Result]:
@@ -92,20 +94,6 @@ def open_models(arguments: argparse.Namespace, work: Work) -> Opened:
         files.longest or _ANY_LENGTH,
         str,
     )
-
-
-def _check_of_files(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError for options outside the search that a file cannot have."""
-    file = arguments.models[0]
-    if arguments.device == "cuda":
-        raise ConfigError(f"--device cuda: {file} is one file for the engine, which computes on the CPU")
-    for detail in getattr(arguments, "details", ()):
-        if detail not in OPTIONS["details"].only["file"]:
-            raise ConfigError(f"--with {detail}: {lacking(file)}")
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise ConfigError(
-            f"WORLD_SIZE: {file} is one file for the engine, which translates in one process with all cores"
-        )
 
 
 def shortest_training(models: Sequence[LoadedModel]) -> LongestSource:

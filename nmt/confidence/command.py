@@ -124,8 +124,8 @@ def confidence(arguments: argparse.Namespace) -> int:
         estimates[test.name] = logistic.of(found[test.name].values)
     tables, measured = _tables(found, estimates, np.float64(arguments.at_least), dev.name)
     if usual is not None:
-        texts = [(text.name, text.sources) for text in (dev, test) if text is not None]
-        tables.append(_notes(usual, [*texts, *others], like=texts[-1][1]))
+        texts = {text.name: text.sources for text in (dev, test) if text is not None}
+        tables.append(_notes(usual, texts, others))
     record = _record(arguments, logistic, usual, model=model, measured=measured)
     place = place_of(model)
     with naming(place):
@@ -133,7 +133,8 @@ def confidence(arguments: argparse.Namespace) -> int:
     print(f"{place}: the probability that a translation has a chrF2 of {arguments.at_least:g} or more\n")
     print(text_tables(tables, []))
     if usual is None:
-        print("\nNo line is noted as unlike_training, as no training text is known; --train FILE gives it.")
+        why = "the development text has no letters" if training else "no training text is known; --train FILE gives it"
+        print(f"\nNo line will be noted as unlike_training: {why}.")
     return 0
 
 
@@ -215,7 +216,7 @@ def _tables(
     """How good the estimates are, for people and for the record; `folds` is the text that was fitted to."""
     from nmt.confidence.fitting import FOLDS, area, bins, calibration_error
 
-    rows, measured, tables = [], {}, []
+    rows, measured = [], {}
     for name, own in estimates.items():
         good = found[name].scores >= least
         error, auc = calibration_error(own, good), area(own[good], own[~good])
@@ -223,27 +224,26 @@ def _tables(
         shown = "-" if auc is None else f"{auc:.3f}"
         rows.append((called, str(len(good)), f"{100 * good.mean():.1f}", f"{error:.3f}", shown))
         measured[name] = {"lines": len(good), "good": float(good.mean()), "ece": error, "auc": auc}
-        parts = bins(own, good)
-        title = f"{called}: lines by their confidence, and how many of them are good"
-        cells = [
-            (f"{one.first:.1f}-{one.last:.1f}", str(one.lines), f"{100 * one.mean:.1f}", f"{100 * one.share:.1f}")
-            for one in parts
-        ]
-        tables.append(Table(("confidence", "lines", "mean, %", "good, %"), cells, title))
-    return [Table(("text", "lines", "good, %", "ECE", "AUC"), rows), tables[-1]], measured
+    cells = [
+        (f"{one.first:.1f}-{one.last:.1f}", str(one.lines), f"{100 * one.mean:.1f}", f"{100 * one.share:.1f}")
+        for one in bins(own, good)
+    ]
+    title = f"{called}: lines by their confidence, and how many of them are good"  # of the last text
+    by_confidence = Table(("confidence", "lines", "mean, %", "good, %"), cells, title)
+    return [Table(("text", "lines", "good, %", "ECE", "AUC"), rows), by_confidence], measured
 
 
-def _notes(usual: Usual, texts: Sequence[tuple[str, list[str]]], *, like: list[str]) -> Table:
-    """How many lines of each text are noted, and the AUC of texts in other languages against `like`."""
+def _notes(usual: Usual, texts: dict[str, list[str]], others: Sequence[tuple[str, list[str]]]) -> Table:
+    """How many lines of each text are noted, and of each of the others the AUC against the last of `texts`."""
     from nmt.confidence.fitting import area
 
-    known = [value for value in map(usual.of, like) if value is not None]
-    rows = []
-    for place, (name, lines) in enumerate(texts):
+    rows, known = list[tuple[str, ...]](), list[float]()
+    for name, lines in (*texts.items(), *others):
         noted = sum(not usual.has(line) for line in lines) / max(1, len(lines))
         values = [value for value in map(usual.of, lines) if value is not None]
-        auc = area(known, values) if name not in KEYS.values() or place > 1 else None
+        auc = area(known, values) if len(rows) >= len(texts) else None
         rows.append((name, str(len(lines)), f"{100 * noted:.2f}", "" if auc is None else f"{auc:.4f}"))
+        known = values if len(rows) == len(texts) else known
     return Table(("text", "lines", "unlike_training, %", "AUC"), rows, "lines that are noted")
 
 

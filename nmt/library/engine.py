@@ -135,9 +135,7 @@ class Engine(library.Translator):
             details = chosen_details(options) if "details" in options else ()
             own = translator.translate_window(lines, details=self._rater.needs(details))
             found = self._rater.rated([one.result(self._longest) for one in own], details)
-            if "attention" in details or "heads" in details:
-                return [*map(with_arrays, found)]
-            return found
+            return [*map(with_arrays, found)]
 
     def _hypotheses(self, options: dict[str, Any]) -> int:
         self._check_usable()

@@ -277,8 +277,7 @@ def _live(arguments: argparse.Namespace) -> int:
     """Translate text while it comes; each line is a session of its own."""
     for name in ("alignment", "constraints", "format", *sorted(NOT_LIVE)):
         if getattr(arguments, name, None) not in (None, NONE, False, (), "text"):
-            option = "--with" if name == "details" else command_option(name)
-            raise UsageError(f"{option}: does not go together with --live")
+            raise UsageError(f"{command_option(name)}: does not go together with --live")
     if arguments.errors == "empty":
         raise UsageError("--errors empty: does not go together with --live. Allowed: strict, replace.")
     source, target = (None if path in (None, STDOUT) else path for path in (arguments.input, arguments.output))

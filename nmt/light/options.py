@@ -375,7 +375,7 @@ def as_keys(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def command_option(name: str) -> str:
     """The option of a command line that sets the option `name`."""
-    return "--search-option" if name == "search_options" else "--" + name.replace("_", "-")
+    return {"search_options": "--search-option", "details": "--with"}.get(name, "--" + name.replace("_", "-"))
 
 
 def add_texts(parser: Any, *, details: Any, more: str = "", wishes: str) -> None:

@@ -241,7 +241,7 @@ def test_a_run_has_its_own_texts(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert record["letters"] is not None and "lines that are noted:" in output
     (tmp_path / "train.en").unlink()
     assert call("nmt-confidence", str(run), "--at-least", "12", "--device", "cpu") == 0
-    assert "No line is noted as unlike_training" in capsys.readouterr().out
+    assert "No line will be noted as unlike_training: no training text is known" in capsys.readouterr().out
     assert json.loads((run / "confidence.json").read_text())["letters"] is None
     with nmt.load(run, device="cpu") as translator:
         assert translator.translate(GREEK).notes in ((), ("longer_than_training",))
