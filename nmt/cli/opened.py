@@ -63,8 +63,9 @@ def open_models(arguments: argparse.Namespace, work: Work) -> Opened:
     if not are_engine_files(arguments.models):
         return _open_runs(arguments, work)
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        said = "is one file for the engine, which translates in one process with all cores"
-        raise ConfigError(f"WORLD_SIZE: {arguments.models[0]} {said}")
+        raise ConfigError(
+            f"WORLD_SIZE: {arguments.models[0]} is one file for the engine, which uses all cores by itself"
+        )
     files = EngineFiles(
         arguments.models,
         device=arguments.device,

@@ -157,10 +157,9 @@ def as_csv(systems: Sequence[System]) -> str:
         for score, comparisons, groups, sure in system.results:
             own = system.name, score.name
             whole = (*own, "", "", "", score.score, sure.interval.half_width if sure else "")
-            for baseline, one in comparisons:
-                rows.writerow((*whole, baseline, one.p_value, one.signature))
-            if not comparisons:
-                rows.writerow((*whole, "", "", sure.signature if sure else score.signature))
+            alone = "", "", sure.signature if sure else score.signature
+            compared = [(name, one.p_value, one.signature) for name, one in comparisons]
+            rows.writerows((*whole, *more) for more in compared or [alone])
             for kind, parts in groups.items():
                 for row in parts.rows:
                     rows.writerow((*own, kind, row.name, row.size, row.score, "", "", "", score.signature))

@@ -134,8 +134,7 @@ class Engine(library.Translator):
             translator = self._translator(options, stop=stop)
             details = chosen_details(options) if "details" in options else ()
             own = translator.translate_window(lines, details=self._rater.needs(details))
-            found = self._rater.rated([one.result(self._longest) for one in own], details)
-            return [*map(with_arrays, found)]
+            return [*map(with_arrays, self._rater.rated([one.result(self._longest) for one in own], details))]
 
     def _hypotheses(self, options: dict[str, Any]) -> int:
         self._check_usable()

@@ -40,8 +40,7 @@ def as_jsonl(number: int, result: Result, *, n_best: int, notes: Sequence[str]) 
     the source and one of the translation, both from 0). Of a line that was translated in parts, a list is of the source
     tokens of the token's own part, and `attention_begins` has for each token the place of the first of them.
 
-    `notes`, which replaces the notes of `result`, is present if there are any: `not_utf8`, `split`,
-    `no_finite_translation`, `length_limit`, `longer_than_training`, `required_missing`, `unlike_training`.
+    `notes`, which replaces those of `result`, is present if there are any: words of `Result.notes`, and `not_utf8`.
     """
     import json  # late, as text needs none
 

@@ -110,8 +110,7 @@ class Result:
     """Notes, in the words of `nmt-translate --format jsonl`: `split`, `several_sentences`, `capitals`,
     `no_finite_translation`, `length_limit`, `longer_than_training`, `required_missing`, `unlike_training`."""
     confidence: float | None = field(default=None, repr=False)
-    """With `details=["confidence"]`: the probability, estimated by nmt-confidence, that the best translation is good;
-    None for an empty line."""
+    """With `details=["confidence"]`: that the best translation is good, by nmt-confidence; None for an empty line."""
 
     @property
     def best(self) -> Hypothesis:

@@ -20,7 +20,7 @@ class Mlflow(Callback):
         mlflow.log_metrics({"train/loss": update.loss, "train/lr": update.lr}, step=update.step)
 
     def on_validation(self, validation):
-        scores = {f"dev/{name.replace('+', 'p')}": value for name, value in validation.scores.items()}  # no + in names
+        scores = {f"dev/{name.replace('+', 'p').replace('@', '/')}": value for name, value in validation.scores.items()}
         mlflow.log_metrics(scores, step=validation.step)
         mlflow.log_dict(list(validation.samples), f"samples/{validation.step}.json")
 
