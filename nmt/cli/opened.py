@@ -63,9 +63,7 @@ def open_models(arguments: argparse.Namespace, work: Work) -> Opened:
     if not are_engine_files(arguments.models):
         return _open_runs(arguments, work)
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise ConfigError(
-            f"WORLD_SIZE: {arguments.models[0]} is one file for the engine, which uses all cores by itself"
-        )
+        raise ConfigError(f"WORLD_SIZE: {arguments.models[0]} is one file for the engine, which uses all cores itself")
     files = EngineFiles(
         arguments.models,
         device=arguments.device,
@@ -127,7 +125,6 @@ def _open_runs(arguments: argparse.Namespace, work: Work) -> Opened:
     named = "" if decoding.search == AUTO else f"search {decoding.search}, "
     size = SEARCHES.get(decoding.chosen_search).size(decoding)
     fused = "" if decoding.language_model is None else f", with the language model {decoding.language_model}"
-
     rater = RATERS.get("fitted")([model.path for model in models])
 
     def translate(lines: Sequence[str | Request], details: Details) -> list[Result]:

@@ -157,7 +157,7 @@ def as_csv(systems: Sequence[System]) -> str:
         for score, comparisons, groups, sure in system.results:
             own = system.name, score.name
             whole = (*own, "", "", "", score.score, sure.interval.half_width if sure else "")
-            alone = "", "", sure.signature if sure else score.signature
+            alone: tuple[Any, ...] = "", "", sure.signature if sure else score.signature
             compared = [(name, one.p_value, one.signature) for name, one in comparisons]
             rows.writerows((*whole, *more) for more in compared or [alone])
             for kind, parts in groups.items():
