@@ -115,7 +115,7 @@ def test_the_text_of_a_piece_is_split_by_the_old_vocabulary(tmp_path: Path) -> N
 
 
 def test_bytes_have_no_pieces_and_words_have_the_row_of_the_same_word(tmp_path: Path) -> None:
-    old = trained(tmp_path, "ab cb\nab ab cb\n", vocab_size=11)
+    old = trained(tmp_path, "ab cb\nab ab cb <0x41>\n" * 3, vocab_size=17)  # which could spell the names of bytes
     new = trained(tmp_path, "ab cb\nab ab cb\n", vocab_size=268, byte_fallback=True)
     pieces = dict(zip(new.source_tokens(range(new.source_size)), origin_of("source", old, new).pieces, strict=True))
     assert pieces["<0x41>"] == [] and pieces["a"] == [old.source_symbol("a")]
