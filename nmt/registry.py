@@ -95,7 +95,9 @@ FORMS: Registry[Any] = Registry("form of parallel text", "nmt.text_forms.files")
 TEXTS: Registry[Any] = Registry("description of texts", "nmt.text_forms.described")
 GENERATORS: Registry[Any] = Registry("generator of text", "nmt.demo_corpus.text")
 GROUPINGS: Registry[Any] = Registry("way to group lines or words", "nmt.evaluating.groups", "nmt.evaluating.words")
-GUIDES: Registry[Any] = Registry("guide of attention", "nmt.guided_alignment.guide", "nmt.live.waiting")
+GUIDES: Registry[Any] = Registry(
+    "guide of attention", "nmt.guided_alignment.guide", "nmt.live.waiting", "nmt.documents.training"
+)
 LOSSES: Registry[Any] = Registry("loss", "nmt.training.losses", "nmt.optimization.losses")
 OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training.optimizers", "nmt.optimization.optimizers")
 SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training.schedules", "nmt.optimization.schedules")
@@ -104,6 +106,7 @@ CALLBACKS: Registry[Any] = Registry("callback", "nmt.training.callbacks")
 SEARCHES: Registry[Any] = Registry(
     "search", "nmt.search.base", "nmt.search.beam", "nmt.sampling.search", "nmt.sampling.diverse"
 )
+CONTEXTS: Registry[Any] = Registry("context of sentences", "nmt.documents.windows", "nmt.documents.search")
 CONSTRAINED_SEARCHES: Registry[Any] = Registry("search with required phrases", "nmt.required_phrases.search")
 DRY_RUNS: Registry[Any] = Registry("dry run", "nmt.dry_run.printed")
 DOUBTS: Registry[Any] = Registry("doubt about a training", "nmt.doubts.training", "nmt.doubts.chance")

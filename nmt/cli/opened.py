@@ -104,14 +104,15 @@ def _open_runs(arguments: argparse.Namespace, work: Work) -> Opened:
     """Runs and model folders."""
     from nmt.data.sentences import lines_of_all
     from nmt.interop.model_dir import load_models, names_of
-    from nmt.search.translator import Translator
+    from nmt.search.translator import translator_of
 
     models = load_models(
         arguments.models, plugins=arguments.plugins, device=work.device, checkpoint=arguments.checkpoint
     )
     loaded, *others = models
     decoding = overridden(loaded.config.decoding, arguments, say=work.say)
-    translator = Translator(
+    lines_of = lines_of_all([model.lines for model in models])
+    translator = translator_of(lines_of)(
         loaded.model,
         loaded.tokenizer,
         decoding,
@@ -119,7 +120,7 @@ def _open_runs(arguments: argparse.Namespace, work: Work) -> Opened:
         scores=work.scores,
         before_batch=work.before_batch,
         on_batch=work.on_batch,
-        lines=lines_of_all([model.lines for model in models]),
+        lines=lines_of,
     )
     longest = shortest_training(models)
     named = "" if decoding.search == AUTO else f"search {decoding.search}, "

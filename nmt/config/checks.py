@@ -394,3 +394,5 @@ def _unused(config: Config) -> Iterator[Found]:
         yield "training.batch_tokens", f"{message}longer sentences are batches by themselves"
     if config.data.monolingual is None and config.data.monolingual_tag != DataConfig().monolingual_tag:
         yield "data.monolingual_tag", "has no effect without data.monolingual"
+    if config.data.context == "none" and config.data.context_sentences != DataConfig().context_sentences:
+        yield "data.context_sentences", "has no effect without data.context"

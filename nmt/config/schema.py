@@ -176,6 +176,11 @@ class DataConfig:
     augmentation: list[Annotated[dict[Text, Share], Field(min_length=1, max_length=1)]] = fixed(default_factory=list)
     """How pairs are changed, and which share, such as `[{typos: 0.05}, {no_end_mark: 0.2}]`:
     [augmentation.md](augmentation.md)."""
+    context: Literal["none", "state"] = fixed("none")
+    """`state`: each sentence of a document begins with the decoder's states after the one before:
+    [documents.md](documents.md)."""
+    context_sentences: Positive = fixed(4)
+    """Sentences of a document that are one example of training with `context`, at most."""
     dev: Sets | None = None
     """Validation text, or several that are pooled. `{NAME: TEXT, ...}`: sets that are scored apart, as `loss@NAME` and
     `bleu@NAME`; without a name, scores are the means over the sets."""

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -41,7 +42,7 @@ from nmt.files import (
 )
 from nmt.system import usable_cores
 
-_EXAMPLES = 5
+EXAMPLES = 5
 """Of each kind that a report has."""
 META = "corpus.json"
 META_SUM = "own_crc32"
@@ -156,7 +157,7 @@ class CorpusReport:
         """The report of both parts; `other` comes later in the text."""
         values: dict[str, Any] = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
         for name in (name for name in values if name.endswith("_examples")):
-            values[name] = values[name][:_EXAMPLES]
+            values[name] = values[name][:EXAMPLES]
         return CorpusReport(**values)
 
     @property
@@ -277,7 +278,7 @@ class Corpus:
         """Source lengths [pairs], EOS counted; a view of the file."""
         return self.sides[0].lengths
 
-    @property
+    @cached_property
     def longest_source(self) -> int:
         """Tokens of the longest source sentence, EOS not counted; reads all lengths."""
         return int(self.source_lengths.max()) - 1
@@ -616,7 +617,7 @@ class Encoder:
             found[f"{side}_unspelled"] = len(own)
             found[f"{side}_unspelled_examples"] = tuple(
                 f"{path}, line {block.first_line + place}: {shown_change(lines[place], text)}"
-                for place, text in own[:_EXAMPLES]
+                for place, text in own[:EXAMPLES]
             )
         return found
 

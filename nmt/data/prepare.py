@@ -22,7 +22,7 @@ from nmt.data.tokenizer import Sides, Tokenizer
 from nmt.data.work import progress as shown_progress
 from nmt.errors import ConfigError, DataError, counted, missing
 from nmt.files import unreadable
-from nmt.registry import AUGMENTERS, GENERATORS, TEXTS, TOKENIZERS
+from nmt.registry import AUGMENTERS, CONTEXTS, GENERATORS, TEXTS, TOKENIZERS
 from nmt.texts import Names, as_list, placed, sets_of
 
 _FORMAT = 2  # raise it when encoding or the files of a corpus change
@@ -119,8 +119,11 @@ def prepare(
         digests = [known.digest(path) for pair in files for path in pair]
         plain = [list(tag) if len(tag) > 1 else tag[0] if tag else None for tag in tags]  # as before 0.4
         made_of = [_FORMAT, digests, tokenizer.fingerprint(), asdict(rule), *([plain] if tags else [])]
+        encoder: Any = Encoder(tokenizer, rule, tuple(tags), data.source_language)
+        if data.context != "none":
+            encoder = CONTEXTS.get("windows")(encoder, data.context_sentences)
+            made_of.append(encoder.sentences)
         key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
-        encoder = Encoder(tokenizer, rule, tuple(tags), data.source_language)
         place = corpus_folder(folder, name, key)
         return encoded_corpus(files, place, encoder=encoder, key=key, workers=data.workers, pairs=pairs, shown=progress)
 

@@ -23,6 +23,8 @@ class Lines(NamedTuple):
     """The share of the training sources that have several sentences; None where it is not known."""
     longest: int = 0
     """Tokens of the longest training source; 0 where it is not known."""
+    context: str = "none"
+    """What a sentence has of those before it, as `data.context`."""
 
 
 def lines_of_all(models: Sequence[Lines]) -> Lines:

@@ -512,6 +512,8 @@ def _translated(
     with LinesBar(len(source), shown=sys.stderr.isatty()) as bar:
         bars.append(bar)
         bar.window(len(source))
+        if arguments.robustness:
+            models.translate([""], ())  # ends the document of the text before
         for window in windows(source, size=WINDOW):
             for result in models.translate(window, ()):
                 lines.append(result.text)

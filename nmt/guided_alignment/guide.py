@@ -101,6 +101,11 @@ class AlignmentGuide:
         self.report_lines = [f"train: {self._links.report}"]
 
     @staticmethod
+    def problems(config: Config) -> list[tuple[str, str]]:
+        """None: it goes together with all keys."""
+        return []
+
+    @staticmethod
     def missing_files(config: Config) -> list[tuple[str, str]]:
         """The key of each file that is not there, with a message."""
         given = config.training.guided_alignment

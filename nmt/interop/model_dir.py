@@ -49,9 +49,9 @@ class LoadedModel(NamedTuple):
 
     @property
     def lines(self) -> Lines:
-        """What decides whether lines are split into sentences."""
-        data = self.config.data
-        return Lines(data.source_language, data.target_language, self.several, self.longest_source.tokens)
+        """What decides how lines are split into sentences and what these have of those before."""
+        data, longest = self.config.data, self.longest_source.tokens
+        return Lines(data.source_language, data.target_language, self.several, longest, data.context)
 
 
 def load_model(

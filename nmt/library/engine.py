@@ -32,7 +32,7 @@ from nmt.ops.dispatch import Selection, own_selection, selection
 from nmt.registry import INSPECTORS, RATERS
 from nmt.search.ensemble import PreparedModels, ensemble_mean, prepare_models
 from nmt.search.reading import score_pairs
-from nmt.search.translator import Translator
+from nmt.search.translator import Translator, translator_of
 
 if TYPE_CHECKING:
     from nmt.inspection.values import Inspection
@@ -80,6 +80,8 @@ class Turns:
             self.__enter__()
 
 
+_CALL = " translator"
+"""Among the options of a call: what translates its windows."""
 MOST_SEARCHES = 16
 """Combinations of options whose searches are kept."""
 SCORING_TOKENS = 4096
@@ -131,7 +133,9 @@ class Engine(library.Translator):
 
     def _results(self, lines: Sequence[str | Request], options: dict[str, Any], stop: Stop | None) -> list[Result]:
         with self._turn("search"):
-            translator = self._translator(options, stop=stop)
+            if _CALL not in options:  # a document may have sentences in several windows of one call
+                options[_CALL] = self._translator(options, stop=stop)
+            translator: Translator = options[_CALL]
             details = chosen_details(options) if "details" in options else ()
             own = translator.translate_window(lines, details=self._rater.needs(details))
             return [*map(with_arrays, self._rater.rated([one.result(self._longest) for one in own], details))]
@@ -225,7 +229,7 @@ class Engine(library.Translator):
             taken = as_keys(own)
             decoding = changed_decoding(self._decoding, taken, say=self._say) if taken else self._decoding
             first = self._loaded[0]
-            translator = Translator(
+            translator = translator_of(self._lines)(
                 first.model,
                 first.tokenizer,
                 decoding,

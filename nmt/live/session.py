@@ -51,6 +51,8 @@ class Session:
                 raise ConfigError(f"{name}: a live session has no such option")
         translator.hypotheses(**search)  # says which options there are not
         config = getattr(translator, "_config", None)
+        if config is not None and config.data.context != "none":
+            raise ConfigError(f"data.context: '{config.data.context}' has no place in a live session")
         for name, off in _KEPT.items():
             if search.get(name, config and getattr(config.decoding, name)) not in (None, off):
                 allowed = "false" if off is False else off

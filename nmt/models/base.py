@@ -198,7 +198,7 @@ class Seq2Seq(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits [B, T', V] of each target word given those before it; T' without columns of padding alone."""
-        decoded = self.decoder.sequence(*self._decoder_inputs(source, drop_padding_columns(target)))
+        decoded = self.decoder.sequence(*self.decoder_inputs(source, drop_padding_columns(target)))
         return self.embeddings.logits(self.readout(*decoded))
 
     @torch.no_grad()
@@ -255,15 +255,16 @@ class Seq2Seq(nn.Module):
         `tight`: see `encode`. `visible` [B, T, S]: what of the source each word of the target may depend on, the same
         or more from word to word; by default all.
         """
-        decoded = self.decoder.sequence(*self._decoder_inputs(source, target, tight=tight, visible=visible))
-        return self._read(decoded, words, length=target.size(1))
+        decoded = self.decoder.sequence(*self.decoder_inputs(source, target, tight=tight, visible=visible))
+        return self.read_words(decoded, words, length=target.size(1))
 
     def attending_word_features(self, source: Tensor, target: Tensor, *, words: Tensor) -> tuple[Tensor, Weights]:
         """The same, tight, and the weights [B, G, T, S] of each attention, with gradients."""
-        decoded, weights = self.decoder.attending_sequence(*self._decoder_inputs(source, target, tight=True))
-        return self._read(decoded, words, length=target.size(1)), weights
+        decoded, weights = self.decoder.attending_sequence(*self.decoder_inputs(source, target, tight=True))
+        return self.read_words(decoded, words, length=target.size(1)), weights
 
-    def _read(self, decoded: Pieces, words: Tensor, *, length: int) -> Tensor:
+    def read_words(self, decoded: Pieces, words: Tensor, *, length: int) -> Tensor:
+        """What the softmax table is compared with, of the words at the places `words` [N] of [B, length]: [N, E]."""
         pieces = [piece.flatten(0, 1).index_select(0, words) for piece in decoded]
         with among(words, length=length):
             return self.readout(*pieces)
@@ -296,7 +297,7 @@ class Seq2Seq(nn.Module):
         Columns of only padding are left out, which leaves T' and S'. Weights at padding of the target have no meaning.
         Raises ConfigError for a plugin's decoder that does not report them.
         """
-        inputs = self._decoder_inputs(source, drop_padding_columns(target))
+        inputs = self.decoder_inputs(source, drop_padding_columns(target))
         weights = self.decoder.attending_sequence(*inputs)[1]
         return SourceAttention(weights, torch.cat(weights, 1).mean(1))
 
@@ -363,7 +364,7 @@ class Seq2Seq(nn.Module):
         """Of `features` [N, E], [N, V], or [N, U] of words."""
         return self.embeddings.logits(features) if words is None else words.logits(features)
 
-    def _decoder_inputs(
+    def decoder_inputs(
         self, source: Tensor, target: Tensor, *, tight: bool = False, visible: Tensor | None = None
     ) -> tuple[Tensor, Memories, States, Tensor]:
         """What a decoder runs over: the words before each target word, memories, first states, and where words are."""

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.models.attention import PADDING_PENALTY, AttentionMemory, padding_penalty, split_heads
-from nmt.models.decoder import Decoder, Memories, Pieces, States, Weights
+from nmt.models.decoder import Decoder, Memories, Pieces, States, Weights, Whole
 from nmt.models.encoder import Bidirectional, Encoder, EncoderOutput, Forward, MakeCell
 from nmt.models.parts import Dropout, Embeddings, InitialStates, Linear, Readout, Tying
 from nmt.ops.attention import dot_attention
@@ -307,10 +307,10 @@ class UnitMixing(nn.Module):
         """The state of N rows from packed [N, P]."""
         return self.cell.unpack_state(packed)
 
-    def sequence(self, x: Tensor, state: Any, mask: Tensor) -> Tensor:
-        """x [B, T, size] from a state; mask [B, T] is true at words."""
-        outputs, _ = self.cell.for_batch(x).layer(x, state, mask)
-        return cast("Tensor", self.out(outputs))
+    def sequence(self, x: Tensor, state: Any, mask: Tensor) -> tuple[Tensor, Any]:
+        """x [B, T, size] from a state, and the state after it; mask [B, T] is true at words."""
+        outputs, state = self.cell.for_batch(x).layer(x, state, mask)
+        return self.out(outputs), state
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         """The next word x [N, size] of N rows, and the state after it."""
@@ -333,8 +333,8 @@ class AttentionMixing(nn.Module):
         none = torch.empty(shape, dtype=product_type(packed), device=packed.device)
         return KeptWords(none, none)
 
-    def sequence(self, x: Tensor, state: Any, mask: Tensor) -> Tensor:
-        return self.attention(x, None)
+    def sequence(self, x: Tensor, state: Any, mask: Tensor) -> tuple[Tensor, Any]:
+        return self.attention(x, None), state
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         return self.attention.step(x, state)
@@ -474,11 +474,12 @@ class DecoderBlock(nn.Module):
 
     def sequence(
         self, x: Tensor, memory: AttentionMemory, state: Any, mask: Tensor, *, weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Whole sentences x [B, T, size], and the attention weights [B, G, T, S] where they are asked for."""
-        x = self.norm.after(x + self.dropout(self.mixing.sequence(self.norm.before(x), state, mask)))
+    ) -> tuple[Tensor, Any, Tensor | None]:
+        """Whole sentences x [B, T, size], the state after them, and the weights [B, G, T, S] where these are wanted."""
+        mixed, state = self.mixing.sequence(self.norm.before(x), state, mask)
+        x = self.norm.after(x + self.dropout(mixed))
         found, chosen = self.attention(self.query_norm.before(x), memory, weights=weights)
-        return self._fed(x + self.attention_dropout(found)), chosen
+        return self._fed(x + self.attention_dropout(found)), state, chosen
 
     def step(self, x: Tensor, memory: AttentionMemory, state: Any) -> tuple[Tensor, Any, Tensor]:
         """The next word x [N, size] of N rows, the state after it, and the weights [B, G, K, S]."""
@@ -514,17 +515,16 @@ class BlockDecoder(Decoder):
         return (*map(WordCount, counts), *own)
 
     def sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> Pieces:
-        return self.attending_sequence(x, memories, states, mask, tells=False)[0]
+        return self.whole_sequence(x, memories, states, mask, tells=False)[0]
 
-    def attending_sequence(
-        self, x: Tensor, memories: Memories, states: States, mask: Tensor, *, tells: bool = True
-    ) -> tuple[Pieces, Weights]:
-        """`tells`: whether the weights are asked for."""
-        x, weights = self.words(x), list[Tensor]()
-        for block, memory, state in self._layers_with(memories, self._parted(states)[1]):
-            x, chosen = block.sequence(x, memory, state, mask, weights=tells)
+    def whole_sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor, *, tells: bool) -> Whole:
+        counts, states = self._parted(states)
+        x, after, weights = self.words(x), [*counts], list[Tensor]()  # each sentence counts its own words
+        for block, memory, state in self._layers_with(memories, states):
+            x, last, chosen = block.sequence(x, memory, state, mask, weights=tells)
+            after.append(last)
             weights += [] if chosen is None else [chosen]
-        return (x,), tuple(weights)
+        return (x,), tuple(after), tuple(weights)
 
     def attending_step(self, x: Tensor, memories: Memories, states: States) -> tuple[Pieces, States, Weights]:
         counts, states = self._parted(states)

@@ -30,6 +30,8 @@ Weights = tuple[Tensor, ...]
 Pieces = tuple[Tensor, ...]
 """What the readout takes."""
 
+Whole = tuple[Pieces, States, Weights]
+
 
 class LayerOutput(NamedTuple):
     """The result of a decoder layer, for N rows or for whole sequences [B, T]."""
@@ -281,6 +283,11 @@ class Decoder(nn.Module):
 
     def attending_sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Pieces, Weights]:
         """As `sequence`, and the attention weights."""
+        pieces, _, weights = self.whole_sequence(x, memories, states, mask, tells=True)
+        return pieces, weights
+
+    def whole_sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor, *, tells: bool) -> Whole:
+        """As `sequence`, the states after the last word of each row, and, where `tells` asks for them, the weights."""
         raise ConfigError(f"the decoder {type(self).__name__} does not report its attention")
 
     def step(self, x: Tensor, memories: Memories, states: States) -> tuple[Pieces, States]:
@@ -303,9 +310,9 @@ class ShallowDecoder(Decoder):
         """The only layer."""
         return cast("AttendingLayer", self.layers[0])
 
-    def attending_sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Pieces, Weights]:
+    def whole_sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor, *, tells: bool) -> Whole:
         output = self.layer.sequence(x, x, memories[0], states[0], mask)
-        return (output.hidden, output.context, x), output.weights
+        return (output.hidden, output.context, x), (output.state,), output.weights
 
     def attending_step(self, x: Tensor, memories: Memories, states: States) -> tuple[Pieces, States, Weights]:
         output = self.layer.step(x, x, memories[0], states[0])
@@ -332,14 +339,15 @@ class DeepDecoder(Decoder):
             ResidualLayer(hidden_size, embedding_size, layer_norm=layer_norm, dropout=dropout) for _ in layers
         )
 
-    def attending_sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor) -> tuple[Pieces, Weights]:
-        context = x  # the first layer attends and takes none
+    def whole_sequence(self, x: Tensor, memories: Memories, states: States, mask: Tensor, *, tells: bool) -> Whole:
+        context, after = x, []  # the first layer attends and takes none
         weights: list[Tensor] = []
         for layer, residual, memory, state in zip(self.layers, self.residuals, memories, states, strict=True):
-            hidden, context, _, own = layer.sequence(x, context, memory, state, mask)
+            hidden, context, last, own = layer.sequence(x, context, memory, state, mask)
             x = residual(x, hidden)
+            after.append(last)
             weights += own
-        return (x, context), tuple(weights)
+        return (x, context), tuple(after), tuple(weights)
 
     def attending_step(self, x: Tensor, memories: Memories, states: States) -> tuple[Pieces, States, Weights]:
         context, after = x, []

@@ -56,6 +56,8 @@ def export_onnx(
     what = "folders of ONNX graphs"
     replaces = is_replaced(output, model=Path(model), overwrite=overwrite, is_one=_is_ours, what=what)
     loaded = read_for_export(model, checkpoint=checkpoint, plugins=plugins)
+    if (context := loaded.config.data.context) != "none":
+        raise ConfigError(f"data.context: '{context}' is not known to this format; a model directory has it")
     if type(loaded.tokenizer) is not SentencePieceTokenizer:
         name = loaded.config.data.tokenizer
         raise ConfigError(f"data.tokenizer: '{name}' cannot be exported with ONNX graphs. Allowed: sentencepiece.")

@@ -43,6 +43,8 @@ OF_TRANSLATION: Final = {
         "monolingual_tag",
         "sampling_temperature",
         "sampling_weights",
+        "context",
+        "context_sentences",
         "dev_references",
         "test_references",
     ),

@@ -17,8 +17,10 @@ from nmt.data.batching import batch_lines, pad, restore_order
 from nmt.data.sentences import Lines
 from nmt.data.text import windows
 from nmt.data.tokenizer import on_one_line
+from nmt.errors import SettingError
 from nmt.models.base import Seq2Seq
 from nmt.ops.dispatch import use_verified
+from nmt.registry import CONTEXTS
 from nmt.search.base import build_search, limits_of
 from nmt.search.constraints import FREE, Constraints, ConstraintsMaker
 from nmt.search.coverage import check_attention
@@ -76,6 +78,9 @@ class Translator:
     whose score it lowers least, and sentences of a line with required phrases are not cut.
     """
 
+    context = "none"
+    """What a sentence has of those before it."""
+
     def __init__(
         self,
         model: Seq2Seq,
@@ -110,6 +115,8 @@ class Translator:
         cannot do what `decoding` asks for, and for weights of another number of models, CheckpointError for a language
         model that cannot be loaded.
         """
+        if lines is not None and lines.context != self.context:
+            raise SettingError(("data.context", f"'{lines.context}' has no place where sentences are translated alone"))
         self._tokenizer = tokenizer
         self._decoding = decoding
         if prepared is None:
@@ -194,10 +201,7 @@ class Translator:
             if request.prefix or request.required or request.forbidden:
                 wanted[place] = self._constraints.of(request)
         sources = self._sources.of(requests)
-        if wanted:
-            found = iter(self.search(_flat(sources), self._constraints_of(sources, wanted)))
-        else:
-            found = iter(self.search(_flat(sources)))
+        found = iter(self.search_lines(sources, self._constraints_of(sources, wanted) if wanted else None))
         usable: dict[int, list[list[Hypothesis]]] = {}
         """What was found for each part of the lines, best first."""
         for place, source in sources.items():
@@ -230,7 +234,7 @@ class Translator:
         ]
 
     def _constraints_of(self, sources: Mapping[int, Source], wanted: Mapping[int, Constraints]) -> list[Constraints]:
-        """What the parts of the lines keep to, as `_flat` has them; `wanted` is that of each line that asks for any.
+        """What the parts of the lines keep to, as `flat` has them; `wanted` is that of each line that asks for any.
 
         Of a line in several sentences, each is searched with none of the required phrases and with each of them; a
         phrase then belongs to the sentence whose best score it lowers least.
@@ -242,7 +246,7 @@ class Translator:
             own = found[place] = [wanted.get(place, FREE).of_part(number) for number, _ in enumerate(source.parts)]
             if len(own) > 1 and own[0].required:
                 for required in ((), *((phrase,) for phrase in own[0].required)):
-                    parts += _flat({place: source})
+                    parts += flat({place: source})
                     asked += [replace(one, required=required) for one in own]
         scores: list[float] = []
         for hypotheses in self.search(parts, asked):
@@ -260,6 +264,12 @@ class Translator:
                     required = tuple(p for p, owner in zip(phrases, owners, strict=True) if owner == number)
                     own[number] = replace(one, required=required)
         return [one for own in found.values() for one in own]
+
+    def search_lines(
+        self, sources: Mapping[int, Source], constraints: Sequence[Constraints] | None
+    ) -> list[list[Hypothesis]]:
+        """What `search` finds for the parts of lines, of which each is by itself here; `sources`: of their places."""
+        return self.search(flat(sources), constraints)
 
     def search(
         self, sources: Sequence[Sequence[int]], constraints: Sequence[Constraints] | None = None
@@ -352,7 +362,7 @@ class Translator:
         for place, source in sources.items():
             if self._texts.needs_reading(source, found[place], details):
                 places.append(place)
-                parts += _flat({place: source})
+                parts += flat({place: source})
                 hypotheses += found[place]
         lengths = [
             max(len(part), *(len(one.ids) + 1 for one in own)) for part, own in zip(parts, hypotheses, strict=True)
@@ -388,13 +398,18 @@ class Translator:
         )
 
 
-def _flat(sources: Mapping[int, Source]) -> list[list[int]]:
+def flat(sources: Mapping[int, Source]) -> list[list[int]]:
     """The parts of some lines as a search takes them."""
     parts = []
     for source in sources.values():
         for part in source.parts:
             parts.append([*part.ids, EOS])
     return parts
+
+
+def translator_of(lines: Lines) -> type[Translator]:
+    """What translates by a model that was trained on such lines."""
+    return Translator if lines.context == "none" else CONTEXTS.get(lines.context)
 
 
 _LOWEST = -1e9

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal
 
 from nmt import __version__
-from nmt.errors import NmtError, printable
+from nmt.errors import ConfigError, NmtError, printable
 from nmt.files import reason
 from nmt.library.translator import Translator
 from nmt.library.values import Request, Result
@@ -243,6 +243,11 @@ def _warm(load: Load) -> tuple[Translator, Mapping[str, Any]]:
     """The model, which has translated once: what is wrong with it, or with the options, shows before it is used."""
     translator, defaults = load()
     try:
+        config = getattr(translator, "_config", None)  # none of a file for the engine
+        if config is not None and config.data.context != "none":  # sentences of several requests share a batch
+            raise ConfigError(
+                f"data.context: '{config.data.context}' has no place where sentences are translated alone"
+            )
         language = {"target_language": translator.languages[0]} if translator.languages else {}
         translator.translate(WARM_UP, **{**language, **defaults})
     except BaseException:

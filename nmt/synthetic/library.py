@@ -162,6 +162,10 @@ def _make(
         from nmt.synthetic.texts import Texts, files_to_translate, languages_of
 
         config = translator.config
+        if config.data.context != "none":
+            raise ConfigError(
+                f"data.context: '{config.data.context}' has no place where sentences are translated alone"
+            )
         given = {"n_best": 1, **{name: value for name, value in options.items() if value is not None}}
         decoding = changed_decoding(config.decoding, as_keys(given))
         work = Work(

@@ -32,7 +32,7 @@ from nmt.models.base import Seq2Seq
 from nmt.registry import DOUBTS, GUIDES, KEEPERS, LOSSES, SETS, TASKS, TEXTS
 from nmt.search.ruled import fusion_of
 from nmt.search.shortlist import load_shortlist
-from nmt.search.translator import Translator
+from nmt.search.translator import translator_of
 from nmt.search.values import Translation as Translated
 from nmt.texts import sets_of, target_of
 from nmt.training.batches import BatchStream
@@ -61,8 +61,8 @@ class Translation(Task):
 
     @classmethod
     def check(cls, config: Config) -> list[tuple[str, str]]:
-        found = [*SETS.get("apart").problems(config)]
-        return found if config.training.wait is None else [*found, *GUIDES.get("wait").problems(config)]
+        found, kind = SETS.get("apart").problems(config), guide_of(config)
+        return [*found, *([] if kind is None else kind.problems(config))]
 
     @classmethod
     def completed(cls, config: Config) -> Config:
@@ -77,21 +77,16 @@ class Translation(Task):
         return super().tests or self.config.data.generator != "none"
 
     guide: Any = None
-    """Of attention to the source, by the data that was prepared last."""
-
-    def _guide(self) -> Any:
-        training = self.config.training
-        name = "alignment" if training.guided_alignment is not None else "wait" if training.wait is not None else None
-        return None if name is None else GUIDES.get(name)
+    """What the loss has of the data that was prepared last, besides its batches."""
 
     def missing_files(self) -> list[tuple[str, str]]:
         found = missing_files(self.config.data)
-        kind = self._guide()
+        kind = guide_of(self.config)
         return found if kind is None else [*found, *kind.missing_files(self.config)]
 
     def prepare(self, run: Path, *, progress: bool = True) -> PreparedData:
         data = prepare(self.config, run, start=self.tokenizer_of_start(run), progress=progress)
-        if (kind := self._guide()) is None:
+        if (kind := guide_of(self.config)) is None:
             return data
         self.guide = kind(self.config, data, run)
         return dataclasses.replace(data, report_lines=[*data.report_lines, *self.guide.report_lines])
@@ -132,6 +127,7 @@ class Translation(Task):
                 samples=config.evaluation.samples,
                 ranked_by=metric.partition("@")[0],
                 world=world,
+                read_by=getattr(self.guide, "read_by", None),
             )
             for name, one in data.dev.items()
             if one.corpus is not None
@@ -168,10 +164,10 @@ class Translation(Task):
             KEEPERS.get("attention").check_glossary(decoding.glossary)
         fusion = fusion_of(decoding, tokenizer, device=device)  # loaded once for all validations
         several, longest = data.train.report.several_share, data.train.longest_source  # as they are kept with the model
-        trained = Lines(text.source_language, text.target_language, several, longest)
+        trained = Lines(text.source_language, text.target_language, several, longest, text.context)
 
         def translate(model: Seq2Seq, lines: Sequence[str]) -> Iterator[Translated]:
-            yield from Translator(
+            yield from translator_of(trained)(
                 model, tokenizer, decoding, device=device, window=WINDOW, fusion=fusion, lines=trained
             ).translations(lines)
 
@@ -285,6 +281,13 @@ class Translation(Task):
 
     def hint(self, run: Path) -> str:
         return f"translate with: nmt-translate {run}"
+
+
+def guide_of(config: Config) -> Any:
+    """What the loss has besides its batches: the kind of guide that the configuration asks for; None for none."""
+    training = config.training
+    asked = {"context": config.data.context != "none", "wait": training.wait, "alignment": training.guided_alignment}
+    return next((GUIDES.get(name) for name, given in asked.items() if given), None)
 
 
 def build_sampler(config: Config, corpus: Corpus, *, sides: Sides = AS_IT_IS) -> BatchSampler:

@@ -7,7 +7,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -126,6 +126,8 @@ class Validator:
     """The metric of which chance is measured; the first one, if that is the loss."""
     world: World = field(default_factory=lambda: World(torch.device("cpu")))
     """The processes that share the work."""
+    read_by: Callable[[Seq2Seq], Any] | None = None
+    """What computes the losses with a model, if that does not do it alone."""
 
     @property
     def key(self) -> str:
@@ -148,7 +150,8 @@ class Validator:
 
         def mine() -> tuple[list[BatchLoss], list[Found]]:
             batches = list(rows_by_length(self.corpus, cells=LOSS_BATCH_TOKENS))[part]
-            losses, found = batch_losses(model, self.corpus, batches, device=self.device, check=check), []
+            reader = model if self.read_by is None else self.read_by(model)
+            losses, found = batch_losses(reader, self.corpus, batches, device=self.device, check=check), []
             for translation in self.translate(model, self._mine()) if self.metrics else ():
                 check()
                 translated(1)

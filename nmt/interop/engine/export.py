@@ -94,6 +94,8 @@ def export_engine(
     """
     _check_output(output, model=Path(model), overwrite=overwrite)
     loaded = read_for_export(model, checkpoint=checkpoint, plugins=plugins)
+    if (context := loaded.config.data.context) != "none":
+        raise ConfigError(f"data.context: '{context}' is not known to this format; a model directory has it")
     tokenizer, decoding = loaded.tokenizer, loaded.config.decoding
     named = str(shortlist) if shortlist is not None else decoding.shortlist
     lists = None if named is None else read_shortlist(named, tokenizer)

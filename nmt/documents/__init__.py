@@ -1,0 +1,1 @@
+"""Documents: the decoder's states are carried from each sentence to the next."""
