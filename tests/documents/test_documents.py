@@ -223,14 +223,12 @@ def test_validation_and_training_are_of_documents(run: Path) -> None:
     last = [event for event in events(run) if event["event"] == "validation"][-1]
     loaded = load_model(run)
     lines = [(run.parent / f"dev.{language}").read_text(encoding="utf-8").split("\n")[:-1] for language in ("en", "de")]
-    total, count, before = 0.0, 0, None
+    total, count, before, first = 0.0, 0, None, 0
     for number, (source, target) in enumerate(zip(*lines, strict=True)):
         if not source:
-            before, begun = None, number + 1
+            before, first = None, number + 1
             continue
-        if number == 0:
-            begun = 0
-        if (number - begun) % 3 == 0:  # a new window
+        if (number - first) % 3 == 0:  # a new window
             before = None
         state = loaded.model.start(torch.tensor([[*loaded.tokenizer.encode_source([source])[0], EOS]]))
         state = begun(state, before)
@@ -257,7 +255,7 @@ def test_a_pair_that_is_left_out_ends_a_document(tmp_path: Path, capsys: Any) ->
     sides[1][1] = " "
     for language, lines in zip(("en", "de"), sides, strict=True):
         (tmp_path / f"train.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    config = config_of(tmp_path, data={"context": "state", "max_length": 7, "dev": None})
+    config = config_of(tmp_path, data={"context": "state", "context_sentences": 3, "max_length": 7, "dev": None})
     assert nmt_train(config, "--set", "training.max_steps=1", "--set", "training.validate_every=null") == 0
     said = capsys.readouterr().err
     assert "1 with an empty side skipped" in said and "train.de, line 2" in said and "line 4" not in said
