@@ -3,8 +3,8 @@
 
     scripts/count_pronouns.py SOURCE REFERENCE TRANSLATION...
 
-prints for each file of translations the share of the sentences with "it" whose only pronoun among er, ihn, sie and es
-is that of the reference; and the share that the most frequent gender alone would have.
+prints for each file of translations the share of the sentences with "it" that have the German pronoun of the reference
+and no other one for a thing; and the share that the most frequent gender alone would have.
 """
 
 from __future__ import annotations

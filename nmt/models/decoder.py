@@ -344,8 +344,8 @@ class DeepDecoder(Decoder):
         weights: list[Tensor] = []
         for layer, residual, memory, state in zip(self.layers, self.residuals, memories, states, strict=True):
             hidden, context, last, own = layer.sequence(x, context, memory, state, mask)
-            x = residual(x, hidden)
             after.append(last)
+            x = residual(x, hidden)
             weights += own
         return (x, context), tuple(after), tuple(weights)
 

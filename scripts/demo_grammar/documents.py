@@ -1,4 +1,4 @@
-"""Short documents by the demo grammar in which "it" is a thing of the sentence before: er, sie or es by its noun.
+"""Short documents by the demo grammar in which "it" is a thing of the sentence before, whose gender German must know.
 
 The sentences with "it" are drawn without regard to the noun, so that none of them tells its gender.
 """
