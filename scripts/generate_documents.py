@@ -3,8 +3,8 @@
 
     scripts/generate_documents.py FOLDER [--documents 20000] [--seed 1]
 
-writes FOLDER/train.en, train.de and the same of dev and test, a blank line after each document. German has a
-pronoun for "it" by the gender of a noun of the sentence before (demo_grammar/documents.py). No document is in two files.
+writes FOLDER/train.en, train.de and the same of dev and test, a blank line after each document. The German
+pronoun for "it" follows from a noun of the sentence before (demo_grammar/documents.py). No document is in two files.
 """
 
 from __future__ import annotations
