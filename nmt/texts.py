@@ -29,7 +29,7 @@ class TextName(NamedTuple):
     form: str = ""
     """Of one file with both sides, a member of `FORMS`."""
     columns: tuple[str, ...] = ()
-    """The columns or keys of source and target, where they are named."""
+    """The columns or keys of source and target, and of what tells documents apart, where they are named."""
 
 
 class Directed(NamedTuple):
@@ -81,7 +81,7 @@ def read_name(name: str) -> TextName:
     """What `name` is if no files have it as their prefix: `corpus.tsv`, `corpus.tsv.gz:3:4`, `text.en:text.de`."""
     first, *others = name.split(":")
     form = unpacked(first).rpartition(".")[2].lower()
-    if form in FORMS.names() and len(others) in (0, 2) and all(others):
+    if form in FORMS.names() and len(others) in (0, 2, 3) and all(others):
         return TextName((first,), form, tuple(others))
     return TextName((first, *others) if len(others) == 1 and first and others[0] else (name,))
 

@@ -226,6 +226,10 @@ def _files(name: str, languages: tuple[str, str]) -> Sequence[Path]:
 def _sides(name: str, languages: tuple[str, str], read: Read) -> Iterator[tuple[str, str]]:
     found, files = _form_of(name, languages), _files(name, languages)
     rules = [Undecodable("replace") for _ in files]
+    if found is not None and len(found.columns) > 2:
+        raise DataError(
+            f"{name}: documents are not kept by nmt-data prepare; name the columns of source and target alone"
+        )
     if found is None:
         yield from read_pairs(FilePair(*files), undecodable=(rules[0], rules[1]))
     else:

@@ -28,8 +28,9 @@ def name_of_mapping(value: Mapping[str, Any]) -> str:
         parts = [named["source"], named["target"]]
     elif named.keys() in ({"file"}, {"file", "columns"}):
         columns = named.get("columns", [])
-        if not isinstance(columns, list) or len(columns) not in (0, 2):
-            raise ValueError(f"columns: {shown(columns)} is not a list of two columns, those of source and target")
+        if not isinstance(columns, list) or len(columns) not in (0, 2, 3):
+            two = "a list of two columns, those of source and target, or three with that of documents"
+            raise ValueError(f"columns: {shown(columns)} is not {two}")
         parts = [named["file"], *(str(one) if type(one) is int else one for one in columns)]
         if isinstance(parts[0], str) and not read_name(parts[0]).form:
             raise ValueError(f"file: {shown(parts[0])} has no ending of a form. Allowed: {', '.join(FORMS.names())}.")

@@ -42,6 +42,8 @@ class Row(NamedTuple):
     """Why there is no pair; empty for a pair."""
     is_usual: bool = False
     """Whether such files usually have what has none: it is left out and reported, not an error."""
+    document: str = ""
+    """What it belongs to; empty where no column tells."""
 
     @property
     def sides(self) -> tuple[str, str]:
@@ -69,7 +71,8 @@ class Form:
 
         Args:
             path: may be packed.
-            columns: the columns of source and target as the user has named them, or none.
+            columns: the columns of source and target as the user has named them, or none; a third one tells documents
+                apart.
             languages: codes of source and target.
             undecodable: the rule for lines that are not UTF-8.
 
@@ -78,15 +81,19 @@ class Form:
         raise NotImplementedError
 
     def pairs(self, path: Path, columns: Sequence[str], languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
-        """The pairs of a file, each side on one line; DataError for the first row without a pair.
+        """The pairs of a file, sides on one line, blank ones between documents; DataError for the first row without a
+        pair.
 
         What is usual to be left out, and line breaks that have become spaces, are counted in one warning.
         """
         left_out: Counter[str] = Counter()
-        first, breaks = "", 0
+        first, breaks, document = "", 0, None
         for row in self.rows(path, columns, languages, Undecodable()):
             if not row.problem:
                 breaks += row.has_breaks
+                if document not in (None, row.document):
+                    yield "", ""
+                document = row.document
                 yield row.sides
             elif row.is_usual:
                 left_out[row.problem] += 1
@@ -170,7 +177,7 @@ class Tsv(Form):
     def rows(
         self, path: Path, columns: Sequence[str], languages: tuple[str, str], undecodable: Undecodable
     ) -> Iterator[Row]:
-        places, begins = (0, 1), False
+        places: tuple[int, ...] = (0, 1)
         for number, line in enumerate(read_lines(path, undecodable=undecodable), start=1):
             cells = line.split("\t")
             if number == 1:
@@ -178,7 +185,8 @@ class Tsv(Form):
                 if begins:
                     continue
             if max(places) < len(cells):
-                yield Row(number, cells[places[0]], cells[places[1]])
+                source, target, *document = (cells[place] for place in places)
+                yield Row(number, source, target, document="".join(document))
             else:
                 lacking = next(one for one in places if one >= len(cells))
                 yield Row(number, problem=f"has {counted(len(cells), 'column')}, but column {lacking + 1} is needed")
@@ -186,8 +194,9 @@ class Tsv(Form):
 
 def _columns(
     path: Path, first: Sequence[str], named: Sequence[str], languages: tuple[str, str]
-) -> tuple[tuple[int, int], bool]:
-    """The places of the columns of source and target, from 0, and whether the first line is a header."""
+) -> tuple[tuple[int, ...], bool]:
+    """The places of the columns of source and target, and of documents if it is named, from 0, and whether the first
+    line is a header."""
     names = [cell.strip() for cell in first]
     is_header = all(names.count(language) == 1 for language in languages)
     if not named:
@@ -205,7 +214,7 @@ def _columns(
             raise DataError(f"{path}: {refused('', name, names, problem='is no column of its first line')}")
     if places[0] == places[1]:
         raise DataError(f"{path}: source and target are the same column")
-    return (places[0], places[1]), is_header
+    return tuple(places), is_header
 
 
 @FORMS.register("jsonl")
@@ -216,7 +225,7 @@ class JsonLines(Form):
     def rows(
         self, path: Path, columns: Sequence[str], languages: tuple[str, str], undecodable: Undecodable
     ) -> Iterator[Row]:
-        keys = columns or languages
+        keys, of_documents = (columns or languages)[:2], columns[2:]
         for number, line in enumerate(read_lines(path, undecodable=undecodable), start=1):
             if not line.strip():
                 yield Row(number, problem="is empty; a JSON object is needed")
@@ -236,9 +245,16 @@ class JsonLines(Form):
                 what = f"is {shown(found[lacking])}, not text" if lacking in found else "is missing"
                 yield Row(number, problem=f"the key {lacking!r} {what}")
                 continue
+            document = [found.get(key) for key in of_documents]
+            if not all(type(one) in (str, int) for one in document):
+                yield Row(number, problem=f"the key {of_documents[0]!r} is {shown(document[0])}, not text or a number")
+                continue
             sides = [found[key] for key in keys]
             is_text = all(side.isprintable() or side == side.encode("utf-8", "replace").decode() for side in sides)
-            yield Row(number, *sides) if is_text else Row(number, problem="has half of a surrogate pair")
+            named = "".join(map(str, document))
+            yield (
+                Row(number, *sides, document=named) if is_text else Row(number, problem="has half of a surrogate pair")
+            )
 
 
 @FORMS.register("tmx")
@@ -253,6 +269,8 @@ class Tmx(Form):
     def rows(
         self, path: Path, columns: Sequence[str], languages: tuple[str, str], undecodable: Undecodable
     ) -> Iterator[Row]:
+        if len(columns) > 2:
+            raise DataError(f"{path}: {columns[2]!r}: units of TMX have languages alone, not documents")
         reader = _TmxReader(columns or languages)
         parser = expat.ParserCreate()
         parser.buffer_text = True

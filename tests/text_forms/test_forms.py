@@ -114,7 +114,10 @@ def test_a_changed_file_is_read_again() -> None:
         ("a.tmx", "<html></html>", "a.tmx, line 1: is not TMX: it begins with <html>"),
         ("a.tmx", '<!DOCTYPE tmx [<!ENTITY a "b">]><tmx/>', "a.tmx, line 1: declares an entity, which is not read"),
         ("a.tmx", "<tmx>" + "<a>" * 1000, "a.tmx, line 1: has elements more than 64 deep"),
-        ("a.tsv:1:2:3", "One\tEins\n", "neither a.tsv:1:2:3.en nor a.tsv:1:2:3.en.gz exists"),
+        ("a.tsv:1:2:3", "One\tEins\n", "a.tsv, line 1: has 2 columns, but column 3 is needed"),
+        ("a.tsv:1:2:3:4", "One\tEins\n", "neither a.tsv:1:2:3:4.en nor a.tsv:1:2:3:4.en.gz exists"),
+        ("a.jsonl:en:de:doc", '{"en": "One", "de": "Eins"}\n', "a.jsonl, line 1: the key 'doc' is None, not text or"),
+        ("a.tmx:en:de:doc", "<tmx></tmx>", "a.tmx: 'doc': units of TMX have languages alone, not documents"),
     ],
 )
 def test_mistakes_are_one_line(name: str, text: str, message: str) -> None:
@@ -124,6 +127,23 @@ def test_mistakes_are_one_line(name: str, text: str, message: str) -> None:
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
     assert not list(Path("cache/texts").glob("*/*")) or not [*Path("cache/texts").glob("*/made_of")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.tsv:2:3:1", "a\tOne\tEins\na\tTwo\tZwei\nb\tOne\tEins\n"),
+        ("a.tsv:en:de:doc", "en\tdoc\tde\nOne\ta\tEins\nTwo\ta\tZwei\nOne\t\tEins\n"),
+        (
+            "a.jsonl:en:de:doc",
+            '{"en": "One", "de": "Eins", "doc": 1}\n{"en": "Two", "de": "Zwei", "doc": 1}\n'
+            '{"doc": 2, "translation": {"en": "One", "de": "Eins", "doc": "x"}}\n',
+        ),
+    ],
+)
+def test_a_third_column_divides_documents_by_blank_lines(name: str, text: str) -> None:
+    write(name.partition(":")[0], text)
+    assert pairs(name) == [("One", "Eins"), ("Two", "Zwei"), ("", ""), ("One", "Eins")]
 
 
 def test_text_that_is_not_utf_8_is_named() -> None:
