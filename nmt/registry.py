@@ -103,6 +103,7 @@ OPTIMIZERS: Registry[Any] = Registry("optimizer", "nmt.training.optimizers", "nm
 SCHEDULES: Registry[Any] = Registry("schedule", "nmt.training.schedules", "nmt.optimization.schedules")
 ROBUSTNESS: Registry[Any] = Registry("test of changed sources", "nmt.augmentation.robustness")
 CALLBACKS: Registry[Any] = Registry("callback", "nmt.training.callbacks")
+SAMPLES: Registry[Any] = Registry("sample of training text", "nmt.training_samples.samples")
 SEARCHES: Registry[Any] = Registry(
     "search", "nmt.search.base", "nmt.search.beam", "nmt.sampling.search", "nmt.sampling.diverse"
 )

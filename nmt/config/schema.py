@@ -177,8 +177,7 @@ class DataConfig:
     """How pairs are changed, and which share, such as `[{typos: 0.05}, {no_end_mark: 0.2}]`:
     [augmentation.md](augmentation.md)."""
     context: Literal["none", "state"] = fixed("none")
-    """`state`: each sentence of a document begins with the decoder's states after the one before:
-    [documents.md](documents.md)."""
+    """`state`: sentences begin with the decoder's states after the one before ([documents.md](documents.md))."""
     context_sentences: Positive = fixed(4)
     """Sentences of a document that are one example of training with `context`, at most."""
     dev: Sets | None = None

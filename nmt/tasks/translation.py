@@ -29,7 +29,7 @@ from nmt.evaluation import Metric, build_metrics
 from nmt.interop.run_layout import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
-from nmt.registry import DOUBTS, GUIDES, KEEPERS, LOSSES, SETS, TASKS, TEXTS
+from nmt.registry import DOUBTS, GUIDES, KEEPERS, LOSSES, SAMPLES, SETS, TASKS, TEXTS
 from nmt.search.ruled import fusion_of
 from nmt.search.shortlist import load_shortlist
 from nmt.search.translator import translator_of
@@ -43,7 +43,7 @@ from nmt.training.run_dir import write_lines
 from nmt.training.state import seed_everything
 from nmt.training.task import MemorySample, Task
 from nmt.training.trainer import Trainer
-from nmt.training.validation import Faults, Found, TrainingSamples, Translate, Validator
+from nmt.training.validation import Faults, Found, Translate, Validator
 
 AS_IT_IS = Sides()
 """Training text that is the same in all epochs."""
@@ -127,7 +127,7 @@ class Translation(Task):
                 samples=config.evaluation.samples,
                 ranked_by=metric.partition("@")[0],
                 world=world,
-                read_by=getattr(self.guide, "read_by", None),
+                read_by=getattr(self.guide, "read_by", Validator.read_by),
             )
             for name, one in data.dev.items()
             if one.corpus is not None
@@ -140,19 +140,8 @@ class Translation(Task):
         language = target_of(sets_of(getattr(data, part)).get(name), data.target_language)
         return build_metrics(self.config.evaluation, language=language)
 
-    def build_samples(self, data: PreparedData, *, device: torch.device) -> TrainingSamples | None:
-        config, every = self.config, self.config.training.sample_every
-        if every is None:
-            return None
-        return TrainingSamples(
-            corpus=data.train,
-            tokenizer=data.tokenizer,
-            decoding=dataclasses.replace(config.decoding, ensemble_weights=None),
-            device=device,
-            every=every,
-            sentences=config.training.sample_sentences,
-            fusion=fusion_of(config.decoding, data.tokenizer, device=device),
-        )
+    def build_samples(self, data: PreparedData, *, device: torch.device) -> Any:
+        return self.config.training.sample_every and SAMPLES.get("last_batch")(self.config, data, device)
 
     def _translate(self, data: PreparedData, *, device: torch.device) -> Translate:
         """The configured search from text to text, with the model's present weights."""

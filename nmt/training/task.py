@@ -26,7 +26,7 @@ from nmt.interop import run_layout
 from nmt.registry import STARTS, TASKS, TOKENIZERS, NoOptions
 from nmt.training.distributed import World
 from nmt.training.losses import Loss, TrainingBatch
-from nmt.training.validation import Check, TrainingSamples, Validation
+from nmt.training.validation import Check, Validation
 
 if TYPE_CHECKING:
     from nmt.training.trainer import Trainer
@@ -143,7 +143,7 @@ class Task(ABC):
     def build_validator(self, data: Any, *, device: torch.device, world: World) -> Any:
         """What validates, as `Validates`; None without data for it."""
 
-    def build_samples(self, data: Any, *, device: torch.device) -> TrainingSamples | None:
+    def build_samples(self, data: Any, *, device: torch.device) -> Any:
         """What shows training text between validations; by default nothing does."""
         return None
 

@@ -37,7 +37,7 @@ from nmt.training.state import (
 )
 from nmt.training.task import Validates
 from nmt.training.update import StartingGradient, Update, Updater
-from nmt.training.validation import TrainingSamples, Validation
+from nmt.training.validation import Validation
 
 
 @dataclass(kw_only=True)
@@ -65,7 +65,7 @@ class Trainer:
     """Digest of the encoded training text, by which a resumed run detects changes."""
     keeps_translations: bool = False
     """Whether the translations of validations are kept in the run."""
-    samples: TrainingSamples | None = None
+    samples: Any = None
     """Translates some training text between validations, if that is asked for."""
     callbacks: Callbacks = field(default_factory=Callbacks)
     """The user's callbacks; `on_start` and `on_end` are called by the creator of the trainer."""
@@ -144,7 +144,7 @@ class Trainer:
         )
         self.callbacks.call("on_update", lambda member: member.on_update(result))
 
-    def show_samples(self, samples: TrainingSamples, group: Group) -> None:
+    def show_samples(self, samples: Any, group: Group) -> None:
         """Report what the inference weights make of text of this update."""
         with self.updater.inference_weights() as model:
             taken = samples.take(model, group.last_rows)

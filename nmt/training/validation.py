@@ -1,4 +1,4 @@
-"""Validation: the loss of the development corpus, metrics of its real translations; samples of training text."""
+"""Validation: the loss of the development corpus, metrics of its real translations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from nmt.config.schema import DecodingConfig
-from nmt.data import Tokenizer
 from nmt.data.batching import Pairs, collate
 from nmt.data.corpus import Corpus, Rows
 from nmt.data.sampler import HasLengths
@@ -22,11 +20,9 @@ from nmt.evaluation import Metric
 from nmt.light.counts import Noted
 from nmt.models.base import Seq2Seq
 from nmt.registry import DOUBTS
-from nmt.search.ruled import Fusion
-from nmt.search.translator import Translator
 from nmt.search.values import Translation
 from nmt.training.distributed import World, interleave
-from nmt.training.state import InterruptedValidationError, random_state, set_random_state
+from nmt.training.state import InterruptedValidationError
 
 T = TypeVar("T")
 LOSS_BATCH_TOKENS = 4096
@@ -126,8 +122,8 @@ class Validator:
     """The metric of which chance is measured; the first one, if that is the loss."""
     world: World = field(default_factory=lambda: World(torch.device("cpu")))
     """The processes that share the work."""
-    read_by: Callable[[Seq2Seq], Any] | None = None
-    """What computes the losses with a model, if that does not do it alone."""
+    read_by: Callable[[Seq2Seq], Any] = lambda model: model
+    """What computes the losses with a model."""
 
     @property
     def key(self) -> str:
@@ -150,8 +146,7 @@ class Validator:
 
         def mine() -> tuple[list[BatchLoss], list[Found]]:
             batches = list(rows_by_length(self.corpus, cells=LOSS_BATCH_TOKENS))[part]
-            reader = model if self.read_by is None else self.read_by(model)
-            losses, found = batch_losses(reader, self.corpus, batches, device=self.device, check=check), []
+            losses, found = batch_losses(self.read_by(model), self.corpus, batches, device=self.device, check=check), []
             for translation in self.translate(model, self._mine()) if self.metrics else ():
                 check()
                 translated(1)
@@ -222,40 +217,3 @@ def rows_by_length(corpus: HasLengths, *, cells: int) -> Iterator[Rows]:
         if end == len(order) or (end + 1 - first) * lengths[order[end]] > cells:
             yield order[first:end]
             first = end
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingSamples:
-    """The first sentences of the last batch of an update, every so many updates."""
-
-    corpus: Corpus
-    tokenizer: Tokenizer
-    decoding: DecodingConfig
-    device: torch.device
-    every: int
-    """Updates between two samples."""
-    sentences: int
-    fusion: Fusion | None = None
-    """The language model that `decoding` names."""
-
-    def take(self, model: Seq2Seq, rows: Rows) -> list[dict[str, str]]:
-        """`source`, `target` and `translation` of the first of `rows`, as text.
-
-        `model` is in evaluation mode. It gets the text it is trained on, without the part of a sentence that was cut.
-        The random numbers of training are not affected, even by a search that draws some.
-        """
-        chosen = [int(row) for row in rows[: self.sentences]]
-        before = random_state()
-        try:
-            translator = Translator(model, self.tokenizer, self.decoding, device=self.device, fusion=self.fusion)
-            found = translator.search([self.corpus.source(row).tolist() for row in chosen])
-        finally:
-            set_random_state(before)
-        return [
-            {
-                "source": self.tokenizer.decode_source(self.corpus.source(row).tolist()),
-                "target": self.tokenizer.decode_target(self.corpus.target(row).tolist()),
-                "translation": self.tokenizer.decode_target(hypotheses[0].ids),
-            }
-            for row, hypotheses in zip(chosen, found, strict=True)
-        ]

@@ -51,6 +51,7 @@ TOGETHER = {
     "tasks": "training",
     "test_sets": "cli",
     "text_forms": "corpora",
+    "training_samples": "training",
     "umbrella": "cli",
 }
 """Packages whose bugs are counted with those of another."""
