@@ -251,10 +251,10 @@ class JsonLines(Form):
                 continue
             sides = [found[key] for key in keys]
             is_text = all(side.isprintable() or side == side.encode("utf-8", "replace").decode() for side in sides)
-            named = "".join(map(str, document))
-            yield (
-                Row(number, *sides, document=named) if is_text else Row(number, problem="has half of a surrogate pair")
-            )
+            if is_text:
+                yield Row(number, sides[0], sides[1], document="".join(map(str, document)))
+            else:
+                yield Row(number, problem="has half of a surrogate pair")
 
 
 @FORMS.register("tmx")
