@@ -13,10 +13,11 @@ import torch
 import yaml
 
 import nmt
-from nmt.cli import export, translate
+from nmt.cli import translate
 from nmt.data.vocabulary import EOS
 from nmt.errors import ConfigError
 from nmt.evaluating import command as evaluate
+from nmt.exporting import command as export
 from nmt.interop.model_dir import load_model
 from nmt.interop.run_layout import read_facts
 from nmt.models.base import DecodingState
@@ -289,13 +290,9 @@ def test_what_does_not_go_together_is_named(changes: dict[str, Any], named: str,
     assert named in capsys.readouterr().err
 
 
-def test_other_doors_refuse_such_a_model(run: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    for form, module in (("engine", "nmt.interop.engine.export"), ("onnx", "nmt.onnx_export.export")):
-        if form == "onnx":
-            pytest.importorskip("onnx")
-        else:
-            assert export.main([str(run), "-o", str(tmp_path / "x.nmt")]) == 2
-        del module
+def test_other_doors_refuse_such_a_model(run: Path, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    assert export.main([str(run), "-o", str(tmp_path / "x.nmt")]) == 2
+    assert "data.context: 'state' is not known to this format" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="data.context: 'state' is for one model, not for an ensemble"):
         nmt.load([run, run], device="cpu").translate("ba")
     with fp32(run) as translator:
