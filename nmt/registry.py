@@ -64,7 +64,7 @@ class Registry(Generic[T]):
     def fill(self) -> None:
         """Import what registers the members shipped with nmt."""
         for module in self._modules:
-            importlib.import_module(module)
+            importlib.import_module(__package__ + module.removeprefix("nmt"))  # nmt has another name in nmt-light
 
     def described(self, name: object) -> str:
         """Kind and name, as `cell 'lrn'`."""

@@ -233,7 +233,7 @@ static const struct {
     [RNN - LRN] = {{.out = 1, .a = 1, .c = 1, .lengths = {1}}, 2},
     [GRU_RESET - LRN] = {{.out = 1, .a = 3, .b = 1, .c = 2, .lengths = {2}}, 0},
     [GRU - LRN] = {{.out = 1, .a = 3, .b = 1, .c = 3, .lengths = {2, 1}}, 2},
-    [LSTM - LRN] = {{.out = 2, .a = 4, .b = 2, .c = 4, .lengths = {4, 1, 1, 1}, .may_miss = true}, 2},
+    [LSTM - LRN] = {{.out = 2, .a = 4, .b = 2, .c = 4, .lengths = {4, 1, 1, 1}, .may_miss = true}, 3},
 };
 
 typedef struct {
@@ -319,7 +319,7 @@ static bool vectors_fit(const model *m, const instruction *i, const shape *s) {
     }
     if (i->op == LSTM && (i->t[1] == NONE) + (i->t[2] == NONE) + (i->t[3] == NONE) != (i->t[1] == NONE ? 3 : 0))
         return false;
-    return i->op != LSTM || (i->p >= 0 && i->p <= 2);
+    return true;
 }
 
 /* Numbers of attentions and caches, which stand where others have tensors; caches get their width. So do the heads that
