@@ -129,6 +129,13 @@ def test_usual_text_is_told_from_other_text() -> None:
     assert usual_of({" a": 1}, ["", "1"]) is None
 
 
+def test_ten_letters_of_usual_text_are_added_to_a_line() -> None:
+    usual = Usual(Letters(Letters.counted(["das ist ein haus"])), mean=-1.5, least=-9.0)
+    total, letters = usual.letters.score("das")
+    assert letters == 4, "the end of the word counts"
+    assert usual.of("das") == pytest.approx((total + 10 * -1.5) / (4 + 10))
+
+
 def test_the_demo_corpus_is_told_from_other_languages(tmp_path: Path) -> None:
     """As docs/confidence.md says: at most 1 % false notes, and an AUC of 0.95 or more."""
     Demo.write(tmp_path, "en", "de")
