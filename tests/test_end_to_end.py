@@ -53,6 +53,7 @@ def test_all_commands_are_installed() -> None:
         "nmt-average",
         "nmt-check",
         "nmt-compare",
+        "nmt-confidence",
         "nmt-shortlist",
         "nmt-convert",
         "nmt-data",
