@@ -70,5 +70,5 @@ def test_package_data_and_commands_are_installed(installed: Path) -> None:
     assert (installed / f"nmt_recurrent-{__version__}.dist-info").is_dir()
     commands = {path.name for path in (installed / "bin").glob("nmt-*")}
     names = "train translate eval score average check plot shortlist convert data export distill backtranslate serve"
-    names += " classify compare rank report sample tag"
+    names += " classify compare confidence rank report sample tag"
     assert commands == {f"nmt-{name}" for name in names.split()} and (installed / "bin" / "nmt").is_file()
