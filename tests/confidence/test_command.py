@@ -112,6 +112,21 @@ def test_the_library_gives_the_logistic_of_the_features(exported: Exported) -> N
         assert _unpacked(_packed(full[0])) == full[0]
 
 
+def test_the_test_text_is_measured_by_what_is_stored(exported: Exported) -> None:
+    """Not by fits to parts of it, as the development text is, which here is the same."""
+    references = (Path(exported.run).parent / "ref").read_text(encoding="utf-8").splitlines()
+    with nmt.load(exported.file) as translator:
+        rated = translator.translate(SOURCES, details=["confidence"])
+    good, bad = (
+        [one.confidence or 0 for one, ref in zip(rated, references, strict=True) if (one.text == ref) is is_right]
+        for is_right in (True, False)
+    )
+    above = sum((one > other) + (one == other) / 2 for one in good for other in bad)
+    measured = stored(exported.file)["measured"]
+    assert measured["test"]["auc"] == pytest.approx(above / len(good) / len(bad))
+    assert measured["dev"]["auc"] != pytest.approx(measured["test"]["auc"])
+
+
 def test_commands_and_the_server_give_what_the_library_gives(
     exported: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
