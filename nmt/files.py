@@ -250,6 +250,16 @@ def check_readable(path: Path) -> None:
         raise unreadable(path, error) from error
 
 
+def digest_of(stream: BinaryIO) -> str:
+    """SHA-256 of the rest of a stream, in hexadecimal."""
+    import hashlib  # late, as few need it
+
+    digest = hashlib.sha256()
+    while block := stream.read(_BLOCK):
+        digest.update(block)
+    return digest.hexdigest()
+
+
 def is_file(path: Path) -> bool:
     """Whether there is such a file.
 

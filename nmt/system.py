@@ -129,6 +129,11 @@ def prepare_environment(environment: MutableMapping[str, str] = os.environ) -> N
         environment.setdefault("OMP_NUM_THREADS", str(usable_cores()))
 
 
+def is_one_of_several() -> bool:
+    """Whether torchrun has started this process as one of several."""
+    return os.environ.get("WORLD_SIZE", "1") != "1"
+
+
 def is_prepared() -> bool:
     """Whether torch, which has been imported, has found these settings, or some of the user's own."""
     return _prepared_before_torch or any(name in os.environ for name in WAITING)

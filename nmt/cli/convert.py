@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from nmt.cli.common import add_debug, main_of, make_parser
-from nmt.errors import NmtError, printable
+from nmt.errors import printable
 from nmt.registry import CONVERTERS
 
 DESCRIPTION = """Convert models of other systems to model directories, which all commands take, and back: Zero
@@ -39,17 +39,6 @@ class Converter:
     def converted(cls, path: Path) -> Path | None:
         """A model directory, kept for the next time, of the model at `path`; None if that is not of this kind."""
         return None
-
-
-def is_converted(folder: Path) -> bool:
-    """Whether it is a model directory that a converter has written."""
-    from nmt.interop.run_layout import WEIGHTS  # late, as --help does not need it
-    from nmt.interop.weights_file import read_metadata
-
-    try:
-        return "converted" in read_metadata(folder / WEIGHTS)
-    except NmtError:
-        return False
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:

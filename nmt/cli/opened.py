@@ -4,7 +4,6 @@ that a command with files starts at once."""
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +16,7 @@ from nmt.light.options import AUTO
 from nmt.light.results import Result
 from nmt.registry import RATERS, SEARCHES
 from nmt.search.values import Details, Request
+from nmt.system import is_one_of_several
 
 if TYPE_CHECKING:
     from nmt.interop.model_dir import LoadedModel
@@ -62,7 +62,7 @@ def open_models(arguments: argparse.Namespace, work: Work) -> Opened:
     """The models of a command line. ConfigError for an option that files for the engine do not have."""
     if not are_engine_files(arguments.models):
         return _open_runs(arguments, work)
-    if os.environ.get("WORLD_SIZE", "1") != "1":
+    if is_one_of_several():
         raise ConfigError(f"WORLD_SIZE: {arguments.models[0]} is one file for the engine, which uses all cores itself")
     files = EngineFiles(
         arguments.models,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nmt.cli.arguments import MODEL_OR_FILE, add_checkpoint, real_number
 from nmt.cli.common import add_device, add_plugins, main_of, make_parser
 from nmt.cli.lines import LinesBar, read_texts
-from nmt.confidence.rating import FEATURES, FORMAT, Letters, Usual, digest_of, features, place_of
+from nmt.confidence.rating import FEATURES, FORMAT, Letters, Usual, digest_of_weights, features, place_of
 from nmt.config import import_plugins
 from nmt.data.text import find_pairs, read_lines, sample_lines
 from nmt.errors import ConfigError, DataError, missing
@@ -259,7 +259,7 @@ def _record(
         "format": FORMAT,
         "good": f"chrF2 >= {arguments.at_least:g}",
         "measured": measured,
-        "model": digest_of(model),
+        "model": digest_of_weights(model),
         "weights": weights,
         "letters": letters,
     }

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.confidence.rating import USUAL_LETTERS, Letters, Usual
+from nmt.confidence.rating import Letters, Usual
 from nmt.errors import DataError, counted
 
 Numbers = NDArray[np.float64]
@@ -126,6 +126,6 @@ def usual_of(counts: dict[str, int], lines: Sequence[str]) -> Usual | None:
     count = sum(number for _, number in scores)
     if not count:
         return None
-    mean = math.fsum(total for total, _ in scores) / count
-    own: list[Any] = [(total + USUAL_LETTERS * mean) / (number + USUAL_LETTERS) for total, number in scores if number]
-    return Usual(letters, mean, float(np.quantile(own, NOTED)))
+    usual = Usual(letters, math.fsum(total for total, _ in scores) / count, least=-math.inf)
+    own: list[Any] = [value for value in map(usual.of, lines) if value is not None]
+    return usual._replace(least=float(np.quantile(own, NOTED)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 import re
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from nmt.errors import CheckpointError, ConfigError, missing, printable
-from nmt.files import LARGEST_RECORD, is_file, model_folder, open_model_file, reason
+from nmt.files import LARGEST_RECORD, digest_of, is_file, model_folder, open_model_file, reason
 from nmt.interop.run_layout import CONFIDENCE, WEIGHTS
 from nmt.light.pretrained import located
 from nmt.light.results import Hypothesis, Result
@@ -41,14 +40,11 @@ def place_of(model: Path) -> Path:
     return file.with_suffix(f".{CONFIDENCE}") if file.is_file() else model_folder(model / WEIGHTS) / CONFIDENCE
 
 
-def digest_of(model: Path) -> str:
+def digest_of_weights(model: Path) -> str:
     """The SHA-256 of the weights for which an estimate holds."""
-    digest = hashlib.sha256()
     file = Path(located(model))
     with file.open("rb") if file.is_file() else open_model_file(model / WEIGHTS) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return digest_of(stream)
 
 
 def features(source_tokens: int, unknown: int, best: Hypothesis) -> list[float]:
@@ -199,7 +195,7 @@ class Rater:
     @cached_property
     def _is_of_these_weights(self) -> bool:
         assert self._estimate is not None
-        return self._estimate.digest == digest_of(self._models[0])
+        return self._estimate.digest == digest_of_weights(self._models[0])
 
     def needs(self, details: Collection[Any]) -> tuple[Any, ...]:
         """The details that a translator must give for these; ConfigError if they name a confidence that is unknown."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from nmt.files import (
     LARGEST_VOCABULARY,
     check_directory,
     check_size,
+    digest_of,
     open_inside,
     read_inside,
     replace_text,
@@ -122,13 +122,10 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _sum(path: Path, folder: Path) -> str:
-    digest = hashlib.sha256()
     try:
         with open_inside(path, within=folder) as stream:
             check_size(stream, largest=LARGEST_VOCABULARY)
-            while block := stream.read(1 << 20):
-                digest.update(block)
-        return digest.hexdigest()
+            return digest_of(stream)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
 

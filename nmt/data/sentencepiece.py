@@ -21,7 +21,7 @@ from nmt.config.schema import FilePath
 from nmt.data.corpus import SIDES
 from nmt.data.text import read_lines, sample_lines
 from nmt.data.tokenizer import LANGUAGE, Sides, Span, Tokenizer, given_or_text, on_one_line, printable_ids
-from nmt.data.vocabulary import EOS, PAD, SPECIAL_TOKENS, UNK
+from nmt.data.vocabulary import BYTE, EOS, PAD, SPECIAL_TOKENS, UNK
 from nmt.data.work import in_child
 from nmt.errors import CheckpointError, ConfigError, DataError, NmtError
 from nmt.files import LARGEST_VOCABULARY, open_inside, open_regular, read_bounded, temporary_directory
@@ -37,7 +37,6 @@ WORD_BEGIN = "\u2581"
 """SentencePiece's symbol for a space."""
 _CASE_FIELD = b"\xca\x0c"
 """With which the field of marks of `case` begins in a model's file (and other bytes may)."""
-_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 SAMPLING = {
     f"{side}{name}": limit
     for name, limit in {"bpe_dropout": ("bpe", 1.0), "unigram_alpha": ("unigram", 20.0)}.items()
@@ -107,7 +106,7 @@ class SentencePieceOptions:
         for place, symbol in enumerate(self.symbols):
             if not symbol or symbol != "".join(symbol.split()) or WORD_BEGIN in symbol:
                 raise ValueError(f"symbols: {symbol!r} must be text without white space")
-            if symbol in SPECIAL_TOKENS or _BYTE.fullmatch(symbol):
+            if symbol in SPECIAL_TOKENS or BYTE.fullmatch(symbol):
                 raise ValueError(f"symbols: {symbol!r} is a piece of every vocabulary already")
             if symbol in self.symbols[:place]:
                 raise ValueError(f"symbols: {symbol!r} is given twice")

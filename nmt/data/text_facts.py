@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from nmt.data.text import FilePair, ParallelText, nothing_in, read_lines, unequal, unpacked_stream
 from nmt.data.work import Advance, no_progress
 from nmt.errors import DataError
-from nmt.files import file_identity, reason, remembered, replace_text
+from nmt.files import digest_of, file_identity, reason, remembered, replace_text
 from nmt.light.lines import LONGEST_LINE, is_wide
 
 _BLOCK = 1 << 20
@@ -140,14 +140,11 @@ def read_facts(path: Path, *, advance: Advance = no_progress) -> FileFacts:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of the bytes of a file, whatever they are; DataError where it cannot be read."""
-    digest = hashlib.sha256()
     try:
         with path.open("rb") as stream:
-            while block := stream.read(_BLOCK):
-                digest.update(block)
+            return digest_of(stream)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({reason(error)})") from error
-    return digest.hexdigest()
 
 
 class ValidationFacts(NamedTuple):

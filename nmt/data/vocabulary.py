@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,8 @@ UNK = 1
 EOS = 2
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<eos>")
 """Names of the ids PAD, UNK and EOS, in this order; every vocabulary starts with them."""
+BYTE = re.compile("<0x[0-9A-F]{2}>")
+"""A token that stands for a byte."""
 
 _Lines = Callable[[bool], Iterator[str]]
 """The lines of a file, with their `keep_returns`."""

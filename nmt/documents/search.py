@@ -173,13 +173,15 @@ class DocumentTranslator(Translator):
         for place, source in sources.items():
             needed = self._texts.needs_reading(source, found[place], details)
             for ids, hypotheses in zip(flat({place: source}), found[place], strict=True):
+                states = next(before)
+                if not needed:
+                    continue
                 alone = copy(self)
-                alone._batch = states = next(before)
+                alone._batch = states
                 if states is not None:  # also of the heads, which are asked of the model itself
                     models: list[Any] = [Continuing(self.prepared.models[0], states)]
                     alone.prepared = self.prepared._replace(models=models)
-                if needed:
-                    with self.precision.autocast():
-                        read = alone._read_batch(pad([ids]).to(device), [hypotheses], details)
-                    readings.setdefault(place, []).extend(read)
+                with self.precision.autocast():
+                    read = alone._read_batch(pad([ids]).to(device), [hypotheses], details)
+                readings.setdefault(place, []).extend(read)
         return readings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from nmt.models.blocks import WordCount
 from nmt.models.decoder import States
 from nmt.ops.dropout import current, masked_by
 from nmt.registry import GUIDES
+from nmt.system import is_one_of_several
 from nmt.training.losses import CrossEntropy, Loss, TrainingBatch
 
 _CHUNK = 1 << 24
@@ -126,7 +126,7 @@ def longest_sentence(corpus: Corpus) -> int:
 
 def check_one_process() -> None:
     """Raise ConfigError in one of several processes, each of which would have only a part of a document's sentences."""
-    if os.environ.get("WORLD_SIZE", "1") != "1":
+    if is_one_of_several():
         raise ConfigError("WORLD_SIZE: several processes share out sentences, which data.context: state does not allow")
 
 

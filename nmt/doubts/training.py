@@ -21,7 +21,7 @@ from nmt.config.located import path_options
 from nmt.config.schema import Config
 from nmt.data import Tokenizer, read_lines
 from nmt.data.corpus import Corpus
-from nmt.data.vocabulary import SPECIAL_TOKENS, UNK
+from nmt.data.vocabulary import BYTE, SPECIAL_TOKENS, UNK
 from nmt.errors import counted
 from nmt.models.attention import AdditiveAttention
 from nmt.models.base import Seq2Seq
@@ -47,7 +47,6 @@ LOOKED_AT = 1000
 """Lines at the beginning of the training text on which a vocabulary that was given is tried."""
 
 _SIDES = ("source", "target")
-_BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 @DOUBTS.register("odd_vocabularies")
@@ -102,7 +101,7 @@ def _tried(tokenizer: Tokenizer, side: str, lines: Sequence[str]) -> _Tried:
         found, names = tokenizer.encode_source(lines), tokenizer.source_tokens(range(tokenizer.source_size))
     else:
         found, names = tokenizer.encode_target(lines), tokenizer.target_tokens(range(tokenizer.target_size))
-    spelled = {number for number, name in enumerate(names) if _BYTE.fullmatch(name)}
+    spelled = {number for number, name in enumerate(names) if BYTE.fullmatch(name)}
     odd = {UNK, *(spelled if 2 * len(spelled) < len(names) else ())}  # a vocabulary of bytes knows all of them
     ids = [number for line in found for number in line]
     return _Tried(len(ids), sum(number in odd for number in ids))

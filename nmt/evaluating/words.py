@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -74,9 +75,7 @@ def by_frequency(
         found, wanted = Counter(line), Counter(reference)
         for column, words in enumerate((wanted, found, found & wanted)):
             for word, number in words.items():
-                frequency = counts.get(word, 0)
-                place = max(place for place, start in enumerate(starts) if frequency >= start)
-                totals[place][column] += number
+                totals[bisect_right(starts, counts.get(word, 0)) - 1][column] += number
     ends = [start - 1 for start in least]
     return [
         Frequency(first, last, *numbers) for first, last, numbers in zip(starts, [*ends, None], totals, strict=True)

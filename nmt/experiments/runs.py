@@ -14,15 +14,15 @@ from typing import Any
 
 from nmt.config import Config, load_saved
 from nmt.config.located import mapped
-from nmt.data.prepare import join_references, read_references
+from nmt.data.prepare import join_references, read_held_out
 from nmt.data.saved_tokenizer import load_tokenizer
-from nmt.data.text import read_lines, read_parallel
+from nmt.data.text import read_lines
 from nmt.errors import DataError, counted, missing
 from nmt.evaluation import Metric
 from nmt.experiments.records import Measured, Record, Scored, digest_of, scored
 from nmt.files import LARGEST_LOG, is_file, is_folder, read_file
 from nmt.interop.model_dir import config_file
-from nmt.interop.run_layout import read_events
+from nmt.interop.run_layout import read_events, test_output
 from nmt.registry import METRICS, MODELS
 from nmt.texts import as_list, sets_of, target_of
 
@@ -118,9 +118,9 @@ def _test(run: Path, config: Config, events: Sequence[Mapping[str, Any]], metric
     tests = [event for event in events if event["event"] == "test" and event.get("checkpoint") != "average"]
     if not tests:
         return None
-    event, data = tests[-1], config.data
-    sets = sets_of(data.test or (str(run / "corpus" / "test") if data.generator != "none" else None))
-    outputs = {name: run / f"test{name and f'.{name}'}.{data.target_language}" for name in sets}
+    made = str(run / "corpus" / "test") if config.data.generator != "none" else None
+    event, data = tests[-1], replace(config.data, test=config.data.test or made, target_tag=False)
+    outputs = {name: test_output(run, data.target_language, name=name) for name in sets_of(data.test)}
     if metrics is None or config.task != "translation" or not all(map(is_file, outputs.values())):
         names = event.get("signatures") or {}
         keys = [key for key, value in event.items() if key not in _NO_SCORES and type(value) in (int, float)]
@@ -129,21 +129,14 @@ def _test(run: Path, config: Config, events: Sequence[Mapping[str, Any]], metric
         return Measured(text=_called(config), digest=digest, sentences=0, checkpoint=event["checkpoint"], scores=scores)
     joined, found, streams = load_tokenizer(run, config), dict[str, list[Scored]](), list[list[str]]()
     sizes = {}
-    for name, texts in sets.items():
-        ending, given = name and f".{name}", data.test_references
-        text = read_parallel(texts, data.source_language, data.target_language, key=f"data.test{ending}")
-        own = given.get(name) if isinstance(given, Mapping) else given
-        references, _ = join_references(
-            read_references(own, text, key=f"data.test_references{ending}"), joined, name="test"
-        )
+    for name, (text, own, _) in read_held_out(data, "test").items():
+        references, _ = join_references(own, joined, name="test")
         lines = list(read_lines(outputs[name]))
         if len(lines) != len(text.source):
             was, is_ = counted(len(lines), "line"), counted(len(text.source), "line")
-            raise DataError(
-                f"{outputs[name]}: has {was}, but data.test{ending} now has {is_}; run nmt-train again, or give "
-                "--source and --ref"
-            )
-        own_metrics = metrics(target_of(texts, data.target_language))
+            now = f"data.test{name and f'.{name}'} now has {is_}"
+            raise DataError(f"{outputs[name]}: has {was}, but {now}; run nmt-train again, or give --source and --ref")
+        own_metrics = metrics(target_of(sets_of(data.test)[name], data.target_language))
         found[name] = [scored(one, lines, references, sources=text.source) for one in own_metrics]
         streams += references
         sizes[name] = len(lines)

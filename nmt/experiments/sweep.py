@@ -23,6 +23,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from nmt.errors import ConfigError, DataError, NmtError, counted, printable, refused, shown
 from nmt.registry import SWEEPS
+from nmt.system import is_one_of_several
 
 PROGRAM = "nmt-train"
 METRICS: Final = ("bleu", "chrf")
@@ -106,7 +107,7 @@ class Sweep:
             option = f"--{given[0].replace('_', '-')}"
             advice = "give cpu_minutes in the file" if given[0].startswith("max") else "leave it out"
             raise ConfigError(f"--sweep: {option} does not go with it; {advice}")
-        if os.environ.get("WORLD_SIZE", "1") != "1":
+        if is_one_of_several():
             raise ConfigError("--sweep: starts a process for each run; start it without torchrun")
         plan = read_plan(Path(arguments.sweep))
         runs = planned(plan, arguments)

@@ -20,7 +20,7 @@ from torch import Tensor
 from nmt.config import Config, write_config
 from nmt.data import Tokenizer
 from nmt.data.saved_tokenizer import save_tokenizer
-from nmt.errors import CheckpointError, ConfigError
+from nmt.errors import CheckpointError, ConfigError, NmtError
 from nmt.files import naming, new_directory, open_regular, read_bounded, read_file, sums_text, unused_name, write_new
 from nmt.interop import run_layout
 from nmt.interop.exported import (
@@ -171,6 +171,14 @@ def check_output(output: Path, *, model: Path | None = None) -> None:
         raise CheckpointError(f"{output}: exists and is not a directory; choose another name")
     if output.is_dir() and any(output.iterdir()):
         raise CheckpointError(f"{output}: this directory is not empty; choose another name or move it away")
+
+
+def is_converted(folder: Path) -> bool:
+    """Whether it is a model directory that nmt-convert has written."""
+    try:
+        return "converted" in read_metadata(folder / run_layout.WEIGHTS)
+    except NmtError:
+        return False
 
 
 def is_replaced(output: Path, *, model: Path, overwrite: bool, is_one: Callable[[Path], bool], what: str) -> bool:

@@ -90,6 +90,11 @@ def belongs_to(model: Path, path: Path) -> bool:
     return first in _FILES or first in exported
 
 
+def test_output(run: Path, language: str, *, name: str = "", average: bool = False) -> Path:
+    """The translations of a test text, of one with a name, by the best checkpoint or by the average."""
+    return run / f"test{'.average' if average else ''}{name and f'.{name}'}.{language}"
+
+
 def check_no_part(output: Path, *, models: Iterable[str | Path]) -> None:
     """Raise CheckpointError if `output` is, or would be, among the files that one of `models` consists of."""
     for model in models:

@@ -163,9 +163,7 @@ def measured(
                 if baseline != name or len(systems) == 1
             ]
             interval = resampled(metric, lines, references, **drawn) if confidence else None
-            parts = {
-                kind: own.scored(metric, lines, references, sources=sources) for kind, own in (groups or {}).items()
-            }
+            parts = {kind: own.scored(metric, lines, references, sources=sources) for kind, own in groups.items()}
             score = metric.score(lines, references, sources=sources)
             found[name].append(Measured(score, compared, parts, interval))
     return [System(name, results) for name, results in found.items()]
@@ -288,7 +286,7 @@ def evaluate(
         samples=samples,
         seed=seed,
         confidence=confidence,
-        groups={"length": GROUPINGS.get("length")([*streams.values()][0])} if by_length else {},
+        groups={"length": GROUPINGS.get("length")(next(iter(streams.values())))} if by_length else {},
         sources=sources,
     )
     names = [text.partition(",")[0] for text in dict.fromkeys(metrics)]

@@ -11,14 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.cli.convert import is_converted
 from nmt.config import Config
 from nmt.config.load import validate
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.errors import CheckpointError
 from nmt.files import temporary_directory
 from nmt.interop.engine.export import export_engine
-from nmt.interop.export import Exported, is_replaced, write_model
+from nmt.interop.export import Exported, is_converted, is_replaced, write_model
 from nmt.marian.arrays import Quantized
 from nmt.marian.foreign import NO_LICENCE, Foreign
 from nmt.marian.pieces import BYTE, pieces_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from nmt.registry import CELLS, INITIALIZERS, MODELS
 
 if TYPE_CHECKING:
     from nmt.cells import Initializer
-    from nmt.config.schema import Config, ModelConfig, Side
+    from nmt.config.schema import ModelConfig, Side
     from nmt.models.base import Seq2Seq
 
 
@@ -106,14 +106,6 @@ def build_model(config: ModelConfig, source_vocab_size: int, target_vocab_size: 
                 if name.rpartition("_")[2] == "scale":
                     nn.init.constant_(parameter, config.layer_norm_scale)
     return model
-
-
-def count_parameters(config: Config | ModelConfig, source_vocab_size: int, target_vocab_size: int) -> int:
-    """Trainable values of the model that `config`, or its section `model`, describes; no memory is allocated."""
-    section = cast("ModelConfig", getattr(config, "model", config))
-    with torch.device("meta"):
-        model = build_model(section, source_vocab_size, target_vocab_size)
-    return sum(parameters_by_part(model).values())
 
 
 def parameters_by_part(model: nn.Module) -> dict[str, int]:

@@ -21,6 +21,7 @@ from nmt.config.schema import DecodingConfig
 from nmt.data import EOS, UNK, Tokenizer
 from nmt.data.matching import is_boundary, is_in_text, spellings
 from nmt.data.tokenizer import on_one_line
+from nmt.data.vocabulary import BYTE
 from nmt.registry import SEARCHES
 from nmt.search.base import Required, searches_that_accept
 from nmt.search.ruled import Rule, Step
@@ -335,7 +336,6 @@ class Constraints:
 
 
 FREE = Constraints()
-_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _MOST_TOKENS = 8
 """The part of a prefix that other tokens may spell; in scripts without spaces all of it is a word."""
 
@@ -371,7 +371,7 @@ class ConstraintsMaker:
         a model that has seldom seen them may prefer them to a word that it does not expect."""
         spaces = [i for i, piece in enumerate(self._pieces) if piece == b" "]
         names = self._tokenizer.target_tokens(spaces)
-        return {i for i, name in zip(spaces, names, strict=True) if _BYTE.fullmatch(name)}
+        return {i for i, name in zip(spaces, names, strict=True) if BYTE.fullmatch(name)}
 
     def of(self, request: Request) -> Constraints:
         """What the translation of a request keeps to.

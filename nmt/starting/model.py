@@ -4,7 +4,6 @@ another vocabulary."""
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,7 +18,7 @@ from nmt.config.schema import Config
 from nmt.data import Tokenizer
 from nmt.data.saved_tokenizer import load_tokenizer
 from nmt.data.sentencepiece import WORD_BEGIN
-from nmt.data.vocabulary import SPECIAL_TOKENS, UNK
+from nmt.data.vocabulary import BYTE, SPECIAL_TOKENS, UNK
 from nmt.errors import CheckpointError, ConfigError, NmtError, shown
 from nmt.interop import run_layout
 from nmt.interop.exported import check_trainable
@@ -40,7 +39,6 @@ _TABLES: Final = {
     "embeddings.output_bias": "target",
 }
 """Weights with a row for each piece, and the side whose vocabulary it is; a shared table has the first of its names."""
-_BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
 @STARTS.register("model")
@@ -185,7 +183,7 @@ def origin_of(side: str, theirs: Tokenizer, ours: Tokenizer) -> Origin:
     known = {name: i for i, name in enumerate(names)}
     found = [[i] if i < len(SPECIAL_TOKENS) else [known[name]] if name in known else [] for i, name in enumerate(new)]
     taken = sum(map(len, found))
-    others = [i for i, ids in enumerate(found) if not ids and not _BYTE.fullmatch(new[i])]
+    others = [i for i, ids in enumerate(found) if not ids and not BYTE.fullmatch(new[i])]
     texts = [new[i].replace(WORD_BEGIN, " ").strip() for i in others]
     encode = theirs.encode_source if side == "source" else theirs.encode_target
     for i, ids in zip(others, encode(texts), strict=True):

@@ -26,7 +26,7 @@ from nmt.data.text_facts import ValidationFacts
 from nmt.data.tokenizer import Sides
 from nmt.errors import ConfigError, counted
 from nmt.evaluation import Metric, build_metrics
-from nmt.interop.run_layout import TrainingFacts, read_facts, write_facts
+from nmt.interop.run_layout import TrainingFacts, read_facts, test_output, write_facts
 from nmt.models import build_model
 from nmt.models.base import Seq2Seq
 from nmt.registry import DOUBTS, GUIDES, KEEPERS, LOSSES, SAMPLES, SETS, TASKS, TEXTS
@@ -235,11 +235,8 @@ class Translation(Task):
         )
 
     def test_outputs(self, *, average: bool = False) -> list[Path]:
-        data, middle = self.config.data, ".average" if average else ""
-        names = sets_of(data.test) or [""]
-        return [
-            Path(self.config.run_dir) / f"test{middle}{name and f'.{name}'}.{data.target_language}" for name in names
-        ]
+        data, run = self.config.data, Path(self.config.run_dir)
+        return [test_output(run, data.target_language, name=one, average=average) for one in sets_of(data.test) or [""]]
 
     def score_test(self, trainer: Trainer, data: PreparedData, *, by: str, outputs: Sequence[Path]) -> None:
         log, model, world = trainer.log, trainer.updater.model, trainer.world

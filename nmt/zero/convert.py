@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
-from nmt.cli.convert import is_converted
 from nmt.config import Config
 from nmt.config.load import validate
 from nmt.config.problems import format_problems, type_problems
@@ -22,7 +21,7 @@ from nmt.data.whitespace import WhitespaceOptions, WhitespaceTokenizer
 from nmt.errors import CheckpointError, ConfigError, DataError, missing
 from nmt.files import create, unused_name, write_new
 from nmt.interop import run_layout
-from nmt.interop.export import is_replaced, write_model
+from nmt.interop.export import is_converted, is_replaced, write_model
 from nmt.interop.exported import check_trainable
 from nmt.interop.model_dir import LoadedModel, find_model, load_model, planned_model
 from nmt.interop.run_layout import check_no_part

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from nmt.cells import Cell, HiddenState, as_initializer
 from nmt.config.schema import ModelConfig
 from nmt.models import build_model
-from nmt.models.build import count_parameters
 from nmt.models.parts import initialize
 from nmt.registry import INITIALIZERS
 from nmt.zero.weights import named_variables
+from tests.models.parameters import count_parameters
 
 H, E, V = 40, 24, 150
 

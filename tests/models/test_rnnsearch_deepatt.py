@@ -14,11 +14,11 @@ from nmt.config.schema import ModelConfig
 from nmt.data.vocabulary import EOS
 from nmt.interop import zero
 from nmt.models import RNNSearchDeepAtt, build_model
-from nmt.models.build import count_parameters
 from nmt.models.decoder import AttentionRNN, DeepAttentionRNN
 from nmt.models.graphed import GraphedModel
 from nmt.models.inference import inference_copy
 from nmt.zero.search import beam_search
+from tests.models.parameters import count_parameters
 from tests.models.two_cells import USUAL, check, given, maker, masks, run_attention, started
 from tests.models.zero_deepatt import ZeroDeepAtt
 

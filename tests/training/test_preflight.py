@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from nmt.config import load_config
-from nmt.models.build import count_parameters
 from nmt.training import preflight
+from tests.models.parameters import count_parameters
 from tests.tiny_training import write_config, write_corpus
 
 
