@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Count parameters and computations of each unit: the table of docs/units.md, computed from the units.
 
-scripts/unit_costs.py [--size 512]
-scripts/unit_costs.py --layer-norm [--repeats 30]
+scripts/unit_costs.py
+scripts/unit_costs.py --layer-norm [--size 512] [--repeats 30]
 """
 
 from __future__ import annotations
@@ -40,20 +40,19 @@ def costs(name: str, size: int) -> Costs:
     return Costs(parameters, at_once, sum(matrices.values()), cell.state_size)
 
 
-def table(size: int) -> str:
+def of_size(count: int, size: int = 512) -> str:
+    """A count of numbers in squares and multiples of H, the size with which they were counted."""
+    terms = (count // size**2, "H²"), (count % size**2 // size, "H")
+    return " + ".join(f"{times if times > 1 else ''}{what}" for times, what in terms if times)
+
+
+def table(size: int = 512) -> str:
     """A row for each unit, fewest parameters first."""
-    squared = size * size
-    lines = [
-        f"| unit | parameters, {size} wide | matrices at once | matrices in turn | state |",
-        "|---|---|---|---|---|",
-    ]
+    lines = ["| unit | parameters | matrices at once | matrices in turn | state |", "|---|---|---|---|---|"]
     for name in sorted(SHIPPED, key=lambda unit: costs(unit, size).parameters):
         found = costs(name, size)
-        vectors = (found.parameters - found.at_once - found.in_turn) // size
-        rest = f" + {vectors} H" if vectors else ""
-        count = f"{found.parameters:,} = {(found.at_once + found.in_turn) // squared} H²{rest}"
-        once, turn = found.at_once // squared, found.in_turn // squared
-        lines.append(f"| `{name}` | {count} | {once} | {turn or 'none'} | {found.state // size} H |")
+        once, turn = found.at_once // size**2, found.in_turn // size**2
+        lines.append(f"| `{name}` | {of_size(found.parameters)} | {once} | {turn or 'none'} | {of_size(found.state)} |")
     return "\n".join([*lines, ""])
 
 
@@ -90,11 +89,11 @@ def layer_norm_table(size: int, repeats: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Count parameters and computations of each unit.")
-    parser.add_argument("--size", type=int, default=512, help="width of inputs and states (default: 512)")
+    parser.add_argument("--size", type=int, default=512, help="width with --layer-norm (default: 512)")
     parser.add_argument("--layer-norm", action="store_true", help="what layer norm costs the C kernels, measured")
     parser.add_argument("--repeats", type=int, default=30, help="passes of each (default: 30)")
     chosen = parser.parse_args()
-    print(layer_norm_table(chosen.size, chosen.repeats) if chosen.layer_norm else table(chosen.size), end="")
+    print(layer_norm_table(chosen.size, chosen.repeats) if chosen.layer_norm else table(), end="")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/looking_inside.md is true: its command and its examples run, and its tables name all that there is."""
+"""docs/looking_inside.md is true: its command and its examples run, and its lists name all that there is."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def test_its_command_and_its_examples_run(
     assert [text.count("\n") for text in said] == [rows[0] + 1, *rows[1:]]
 
 
-def test_its_tables_have_all_fields() -> None:
+def test_its_lists_have_all_fields() -> None:
     fields = {field.name for kind in (nmt.Inspection, nmt.UnitTrace) for field in dataclasses.fields(kind)}
-    rows = re.findall(r"^\| (`.*?) \|", GUIDE, flags=re.M)
+    rows = re.findall(r"^- (`.*?`):", GUIDE, flags=re.M)
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == fields | {"source_attention"}
 
 

@@ -61,11 +61,8 @@ def test_the_configurations_train_and_the_commands_run(
         re.sub(r"[\d.]+", "", line).split("\t")[1:] for line in example[1].split("\n")[:-1]
     ]
     assert len(Path("labels.txt").read_text().split("\n")) == len(Path("pairs/test.jsonl").read_text().split("\n"))
-    report = re.search(r"reports on standard error\n\n```\n(.*?)```", GUIDE, re.S)
-    assert report is not None
-    said = [line for line in printed[1][1] if line.startswith("nmt-classify:   ")]
-    expected = [line for line in report[1].split("\n") if line.startswith("nmt-classify:   ")]
-    assert [line.split()[1] for line in said] == [line.split()[1] for line in expected]
+    said = [line.split()[1] for line in printed[1][1] if line.startswith("nmt-classify:   ")]
+    assert said == ["entailment", "neutral", "contradiction", "correct", "entailment", "neutral", "contradiction"]
 
 
 def classified(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str]]:

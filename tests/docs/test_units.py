@@ -117,7 +117,7 @@ def test_the_pictures_are_those_of_the_script(flows: ModuleType) -> None:
 
 def test_the_table_of_costs_is_that_of_the_script() -> None:
     costs = script("unit_costs")
-    assert costs.table(512) in UNITS
+    assert costs.table() in UNITS
     found = costs.costs("gru", 8)
     assert (found.parameters, found.at_once, found.in_turn, found.state) == (6 * 64 + 24, 3 * 64, 3 * 64, 8)
     assert set(costs.SHIPPED) == {*PARTS, "rnn"}
