@@ -62,7 +62,7 @@ def learned(script: ModuleType) -> Any:
 def test_size_of_the_published_row(script: ModuleType) -> None:
     count = sum(parameter.numel() for parameter in script.Transformer(5000).parameters())
     text = (REPOSITORY / "docs/results.md").read_text(encoding="utf-8")
-    assert f"| Transformer-Tiny, 4+4 layers of 128, outside of nmt | {count:,} |" in text
+    assert f"Transformer-Tiny with 4+4 layers of 128 ({count:,} parameters)" in text
 
 
 def test_the_command_of_the_page_has_options_that_exist(script: ModuleType) -> None:
