@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,16 +65,13 @@ def in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("in_small")
 def test_the_examples_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
-    assert len(BLOCKS) > 10
+    assert len(BLOCKS) > 8
     for block in BLOCKS:
         exec(compile(block, "docs/library.md", "exec"), names)
     said = capsys.readouterr().out
     assert re.search(r"<nmt\.Translator runs/demo/checkpoints/step-10, en-de, cpu, \w+, in this process>", said)
     assert re.search(r"^training\.max_steps = 4 is reached 4$", said, flags=re.M)
     assert "nrefs:1|case:mixed" in said
-    environ = {"CONTENT_LENGTH": "11", "wsgi.input": io.BytesIO(b"A dog runs.")}
-    (body,) = names["application"](environ, lambda status, headers: None)
-    assert body.decode() == names["translator"].translate("A dog runs.").text
 
 
 @pytest.mark.usefixtures("in_small")
