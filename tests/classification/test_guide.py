@@ -21,6 +21,7 @@ from tests.conftest import REPOSITORY
 from tests.tiny_training import nmt_train
 
 GUIDE = (REPOSITORY / "docs/classification.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^\| (The .*) \| (The .*) \| (\w+) \|$", GUIDE, re.M)
 TOPICS = "topic\ttext\n" + "sports\tthe ball and the team\nscience\ta star and an atom\n" * 20
 
 
@@ -46,17 +47,16 @@ def test_the_configurations_train_and_the_commands_run(
         Path("own.yaml").write_text(yaml.safe_dump(config))
         assert nmt_train(Path("own.yaml")) == 0
     assert Path("runs/pairs/test.tsv").is_file() and Path("runs/topics/test.tsv").is_file()
-    shown = re.search(r"stands for the tab,\n\n```\n(.*?)```", GUIDE, re.S)
-    assert shown is not None
-    Path("text.tsv").write_text(shown[1].replace("→", "\t"), encoding="utf-8")
+    Path("text.tsv").write_text("".join(f"{first}\t{second}\n" for first, second, _ in EXAMPLES), encoding="utf-8")
     Path("lines.txt").write_text("the ball\n\n")
     commands = re.findall(r"^(nmt-classify .*)$", GUIDE, re.M)
     commands = [line for line in commands if not line.startswith("nmt-classify:")]
     assert len(commands) == 3
     capsys.readouterr()
     printed = [classified(line, capsys) for line in commands]
-    example = re.search(r"tabs as they are:\n\n```\n(.*?)```", GUIDE, re.S)
+    example = re.search(r"this\s+model writes\n\n```\n(.*?)```", GUIDE, re.S)
     assert example is not None
+    assert [line.split("\t")[0] for line in example[1].splitlines()] == [label for *_, label in EXAMPLES]
     assert [re.sub(r"[\d.]+", "", line).split("\t")[1:] for line in printed[0][0]] == [
         re.sub(r"[\d.]+", "", line).split("\t")[1:] for line in example[1].split("\n")[:-1]
     ]
@@ -73,9 +73,8 @@ def classified(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[list[str]
 
 
 def test_the_examples_are_such_pairs() -> None:
-    rows = re.findall(r"^\| (The .*) \| (The .*) \| (\w+) \|$", GUIDE, re.M)
     pairs = {(pair.premise, pair.hypothesis, pair.label) for pair in generate_pairs(2200, seed=1)}
-    assert len(rows) == 3 and set(rows) <= pairs
+    assert len(EXAMPLES) == 3 and set(EXAMPLES) <= pairs
 
 
 def test_the_script_writes_what_the_page_says(tmp_path: Path) -> None:
