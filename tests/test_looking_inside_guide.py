@@ -1,4 +1,4 @@
-"""docs/looking_inside.md is true: its command and its examples run, and its lists name all that there is."""
+"""docs/looking_inside.md is true: its command and its examples run, and it names attributes that exist."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def test_its_command_and_its_examples_run(
     assert [text.count("\n") for text in said] == [rows[0] + 1, *rows[1:]]
 
 
-def test_its_lists_have_all_fields() -> None:
+def test_it_names_what_only_some_units_have() -> None:
     fields = {field.name for kind in (nmt.Inspection, nmt.UnitTrace) for field in dataclasses.fields(kind)}
-    rows = re.findall(r"^- (`.*?`):", GUIDE, flags=re.M)
-    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == fields | {"source_attention"}
+    assert fields >= {"tokens", "states", "cell", "gates", "memory", "attention"} <= set(re.findall(r"`(\w+)`", GUIDE))
+    assert "`source_attention`" in GUIDE and isinstance(nmt.Inspection.source_attention, property)
 
 
 def test_the_memory_in_the_example_is_that_of_a_forward_direction() -> None:
