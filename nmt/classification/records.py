@@ -302,21 +302,21 @@ class ClassificationOptions:
     """Options of the task `classification`. `data.train`, `data.dev` and `data.test` are files, not prefixes."""
 
     format: Form = "tsv"
-    """`tsv`: columns that tabs separate, without quotes; `csv`: with commas, texts may stand in quotes (RFC 4180) and
-    have several lines; `json`: a JSON object a line."""
+    """`tsv`: tabs between columns, no quotes; `csv`: commas, and texts may stand in quotes (RFC 4180) and have several
+    lines; `json`: an object a line."""
     texts: list[str | int | list[str | int]] = field(default_factory=lambda: ["sentence1", "sentence2"])
-    """Columns of one or two texts, by name or number (from 1; -1 is the last); or JSON keys. A list, as in `[[2, 3]]`,
-    makes one text of several columns."""
+    """Columns of one or two texts, by name or number (from 1; -1: the last), or JSON keys; `[[2, 3]]` is one text of
+    two columns."""
     label: str | int = "gold_label"
     """Column or key of the label."""
     header: bool | None = None
-    """Of `tsv` and `csv`: whether the first line of each file names columns; `null`: if a column is given by name."""
+    """Whether the first line of each file names columns; `null`: if a column is given by name."""
     escaped_newlines: bool = False
-    """`\\n` in a text is the end of a line, which becomes a space, as in the published reviews of Yelp and Amazon."""
+    """`\\n` in a text becomes a space, as in the published reviews of Yelp and Amazon."""
     no_label: str | None = "-"
     """Label of lines that have none, which are left out."""
     parses: bool = False
-    """The texts are parses with brackets, as SNLI's `sentence1_binary_parse`."""
+    """Texts are parses with brackets, as SNLI's `sentence1_binary_parse`."""
     lowercase: bool = False
     """All text is read in lower case."""
     vectors: FilePath | None = None

@@ -15,27 +15,31 @@ from typing import Any, get_args, get_origin, get_type_hints
 from nmt.config.problems import COMPONENTS
 from nmt.config.schema import SECTIONS, Config, DecodingConfig
 from nmt.light.options import DOORS, OPTIONS, Option
-from nmt.registry import CALLBACKS, METRICS, TASKS, field_docstrings
+from nmt.registry import METRICS, TASKS, field_docstrings
 
 _INTRODUCTION = """# Configuration
 
-Every key, its default if it has one, and its meaning; `python -m nmt.config.reference` prints this page. A run cannot
-be resumed with another value of a key marked *. Any key can be set on the command line: `--set training.lr=3e-4`.
+Every key, with its default (`key=value`), or in parentheses what counts where it is not set. A run cannot be resumed
+with another value of a key marked *. Any key can be set on the command line: `--set training.lr=3e-4`.
+`python -m nmt.config.reference` prints this page.
+
+A key such as `cell` names one of the components below, or one of a [plugin](plugins.md); `cell_options` has the
+options that are listed there.
 """
 
-_ELSEWHERE = (
-    "These keys are options of commands, library and server, too: [decoding_options.md](decoding_options.md).\n"
-)
+_ELSEWHERE = "The keys are [options of a search](decoding_options.md), which commands, library and server have, too.\n"
 _DECODING = """# Options of a search
 
-By their names in section `decoding` of a configuration (down to `ensemble_mean`), in `Translator.translate` and in a
-request. On a command line: `--` and the name with hyphens, `--search-option` for `search_options`.
-`python -m nmt.config.reference decoding` prints this page.
+With defaults and allowed values. Down to `ensemble_mean` they are keys of section `decoding` of a configuration; all
+are keywords of `Translator.translate` and keys of a request. On a command line: `--` and the name with hyphens,
+`--search-option` for `search_options`. `python -m nmt.config.reference decoding` prints this page.
 """
 _DOORS = """## Who has which
 
-An option that a column lacks is refused there by name. The columns:
+What a form of the model lacks is refused by name.
 """
+_SAID = ("name", "pairs", "flag", "file", "model", "language", "text")
+"""Kinds of options whose meaning says what may be given."""
 
 _TITLES = {
     "task": "Tasks",
@@ -46,16 +50,22 @@ _TITLES = {
     "training.loss": "Losses",
     "training.optimizer": "Optimizers",
     "training.schedule": "Schedules",
-    "training.callbacks": "Callbacks",
     "decoding.search": "Searches",
     "evaluation.metrics": "Metrics",
 }
-_LISTS = {"training.callbacks": CALLBACKS, "evaluation.metrics": METRICS}
+_LISTS = {"evaluation.metrics": METRICS}
+_PAGES = {
+    "model.architecture": "architectures.md",
+    "model.cell": "units.md",
+    "decoding.search": "controlling.md#searches",
+    "evaluation.metrics": "evaluation.md#metrics",
+}
+"""Where components are described, so that here those that have options are enough."""
 
 
 def markdown() -> str:
     """The whole page."""
-    parts = [_INTRODUCTION, "## Top level\n", _listed(Config, skip=[f"`{name}`" for name in SECTIONS])]
+    parts = [_INTRODUCTION, "## Top level\n", _listed(Config)]
     for name, section in SECTIONS.items():
         keys = _ELSEWHERE if section is DecodingConfig else _listed(section)
         parts += [f"## `{name}`\n", f"{_first_line(section)}\n", keys]
@@ -63,8 +73,9 @@ def markdown() -> str:
     for key, title in _TITLES.items():
         registry = registries[key]
         parts.append(f"## {title}: `{key if key in _LISTS else f'{key}_options'}`\n")
-        if not registry.names():
-            parts.append(f"None is shipped; a plugin registers one: [plugins.md](plugins.md#{title.lower()}).\n")
+        page = _PAGES.get(key, "")
+        if page:
+            parts.append(f"All are described in [{page.partition('#')[0]}]({page}). Those with options:\n")
         options = {name: _rows(registry.get(name).Options) for name in registry.names()}
         owners: dict[tuple[str, str, str], list[str]] = {}
         for name, rows in options.items():
@@ -78,41 +89,39 @@ def markdown() -> str:
         parts += [*shared, ""] if shared else []
         for name, rows in options.items():
             own = [_line(*row) for row in rows if len(owners[row]) == 1]
-            parts += [f"### `{name}`\n", f"{_first_line(registry.get(name))}\n", *own, *([""] if own else [])]
+            said = [] if page else [f"{_first_line(registry.get(name))}\n"]
+            if own or not page and key != "task":
+                parts += [f"### `{name}`\n", *said, *own, *([""] if own else [])]
     return "\n".join(parts)
 
 
 def decoding_markdown() -> str:
     """The page about the options of a search."""
-    parts = [_DECODING, "| option | default | allowed | meaning |", "|---|---|---|---|"]
-    parts += [_described(option) for option in OPTIONS.values()]
-    parts += ["", _DOORS, *(f"- {name}: {meaning}" for name, meaning in DOORS.items()), ""]
-    parts += [f"| options | {' | '.join(DOORS)} |", "|---" * (len(DOORS) + 1) + "|"]
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for option in OPTIONS.values():
-        has = {door: "yes" if door in option.doors else "" for door in DOORS}
-        has |= {door: ", ".join(f"`{value}`" for value in values) for door, values in option.only.items()}
-        alike.setdefault(tuple(has.values()), []).append(f"`{option.name}`")
-    parts += [f"| {', '.join(names)} | {' | '.join(has)} |" for has, names in alike.items()]
+    parts = [_DECODING, *(_described(option) for option in OPTIONS.values()), "", _DOORS]
+    for door, form in DOORS.items():
+        has = [f"`{name}`" for name, option in OPTIONS.items() if door in option.doors]
+        lacks = [f"`{name}`" for name, option in OPTIONS.items() if door not in option.doors]
+        said = f"only {', '.join(has)}" if len(has) < len(lacks) else f"all but {', '.join(lacks)}"
+        limited = {name: option.only[door] for name, option in OPTIONS.items() if door in option.only}
+        only = [f"; of `{name}` only {', '.join(values)}" for name, values in limited.items()]
+        parts.append(f"- **{door}** ({form}): {said}{''.join(only)}")
     return "\n".join(parts) + "\n"
 
 
 def _described(option: Option) -> str:
-    default = _shown([*option.default] if isinstance(option.default, tuple) else option.default)
-    allowed = re.sub(r"^a (?:whole )?number |^the | of the search$", "", option.allowed())
-    if option.unit:
-        allowed += f" ({option.unit})"
+    default = _shown([*option.default] if option.kind == "list" else option.default)
+    allowed = "" if option.kind in _SAID else re.sub(r"^a (?:whole )?number ", "", option.allowed())
     if option.engine_most != option.most:
         allowed += f"; engine: to {option.engine_most:,}"
     also = f" Elsewhere {', '.join(f'`{name}`' for name in option.also)}." if option.also else ""
     more = f" {option.more}" if option.more else ""
     said = option.help if option.kind == "name" else option.meaning
     meaning = re.sub("(<[a-z]+>)", r"`\1`", said[0].upper() + said[1:])
-    return f"| `{option.name}` | {default} | {allowed} | {meaning}.{more}{also} |"
+    return _line(f"`{option.name}{default}`", allowed, f"{meaning}.{more}{also}")
 
 
-def _listed(section: type, *, skip: Any = ()) -> str:
-    return "".join(f"{_line(*row)}\n" for row in _rows(section) if row[0] not in skip)
+def _listed(section: type) -> str:
+    return "".join(f"{_line(*row)}\n" for row in _rows(section))
 
 
 def _line(key: str, default: str, meaning: str, owners: str = "") -> str:
@@ -122,8 +131,8 @@ def _line(key: str, default: str, meaning: str, owners: str = "") -> str:
 
 
 def _rows(section: type) -> list[tuple[str, str, str]]:
-    """Key, default and meaning of each field."""
-    documented, types, rows = dict(field_docstrings(section)), get_type_hints(section), []
+    """Keys with their defaults, what counts without them, and meaning; a field without one has that of the next."""
+    documented, types, rows, keys = dict(field_docstrings(section)), get_type_hints(section), [], ""
     for field in dataclasses.fields(section):
         meaning = re.sub(r" Zero: `[^.]*`\.", "", " ".join(documented.get(field.name, "").split()))
         annotation = types.get(field.name)
@@ -132,31 +141,30 @@ def _rows(section: type) -> list[tuple[str, str, str]]:
             if str(get_origin(annotation)) == "typing.Literal"
             else []
         )
-        if not all(choice in meaning for choice in choices):
+        if meaning and not all(choice in meaning for choice in choices):
             meaning += f" One of {', '.join(choices)}."
         star = "*" if field.metadata.get("fixed") else ""
-        default = _default(field)
-        if default == "none":
-            unset = re.fullmatch(r"(.*); `null`: (.*)\.", meaning)
-            meaning, default = (f"{unset[1]}.", unset[2]) if unset else (meaning, "")
-        rows.append((f"`{field.name}`{star}", default, meaning))
+        value = _default(field)
+        unset = re.fullmatch(r"(.*); `null`: (.*)\.", meaning) if value is None else None
+        meaning, otherwise = (f"{unset[1]}.", unset[2]) if unset else (meaning, "")
+        if value is dataclasses.MISSING:
+            value, otherwise = None, "required"
+        keys += f"`{field.name}{_shown(value)}`{star}"
+        if meaning:
+            rows.append((keys, otherwise, meaning))
+        keys = "" if meaning else f"{keys}, "
     return rows
 
 
-def _default(field: dataclasses.Field[Any]) -> str:
-    if field.default is not dataclasses.MISSING:
-        value = getattr(field.default, "default", field.default)
-    elif field.default_factory is not dataclasses.MISSING:
-        value = field.default_factory()
-    else:
-        return "required"
-    return _shown(value)
+def _default(field: dataclasses.Field[Any]) -> Any:
+    """The default value, or MISSING."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return getattr(field.default, "default", field.default)
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "none"
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return "" if value is None else f"={str(value).lower() if isinstance(value, bool) else value}"
 
 
 def _first_line(documented: Any) -> str:

@@ -73,27 +73,21 @@ class ModelConfig:
     """The network."""
 
     architecture: Text = fixed("deepnmt")
-    """`transformer`, `deepnmt`, `rnnsearch`, `rnnsearch_deepatt` ([architectures.md](architectures.md)); by task
-    `language_model`, `tagger`, `classifier`; or one of a plugin."""
     architecture_options: Options = fixed(default_factory=dict)
-    """Its options, below."""
+    """One of the [architectures](architectures.md); by task `language_model`, `tagger`, `classifier`."""
     cell: Text = fixed("lrn")
-    """Recurrent [unit](units.md): `atr`, `gru`, `lrn`, `lstm`, `min_gru`, `min_lstm`, `olrn`, `rnn`, `sru`, `ssru`, or
-    one of a plugin."""
     cell_options: Options = fixed(default_factory=dict)
-    """Its options, below."""
+    """Recurrent [unit](units.md)."""
     encoder_cell: Text | None = fixed(None)
-    """Unit of the encoder; `null`: `cell`."""
-    encoder_cell_options: Options = fixed(default_factory=dict)
-    """Options of the encoder's unit; if it is `cell`, in addition to `cell_options`."""
     decoder_cell: Text | None = fixed(None)
-    """Unit of the decoder; `null`: `cell`."""
+    """Unit of one side; `null`: `cell`."""
+    encoder_cell_options: Options = fixed(default_factory=dict)
     decoder_cell_options: Options = fixed(default_factory=dict)
-    """The same for the decoder."""
+    """Options of this unit; if it is `cell`, in addition to `cell_options`."""
     hidden_size: Width = fixed(512)
     """Width H of the recurrent states."""
     encoder_hidden_size: Width | None = fixed(None)
-    """The same of the encoder, for each direction; `null`: `hidden_size`."""
+    """The same of each direction of the encoder; `null`: `hidden_size`."""
     embedding_size: Width = fixed(512)
     """Width E of embeddings and of the residual stream."""
     encoder_layers: Depth = fixed(1)
@@ -106,27 +100,24 @@ class ModelConfig:
     context_aware_encoder: Bool = fixed(True)
     """The backward direction reads forward states, deeper decoder layers the context; not in `rnnsearch_deepatt`."""
     deep_attention: Bool = fixed(False)
-    """Every decoder layer attends, not only the first (`deepnmt`)."""
+    """Every decoder layer of `deepnmt` attends, not only the first."""
     deep_output: Bool = fixed(True)
     """A tanh layer before the softmax; only `deepnmt` can be without it."""
     attention_heads: Width = fixed(1)
     """Heads of the additive attention. `rnnsearch` has 1."""
     layer_norm: Bool = fixed(True)
-    """Layer norm of recurrent products, attention and outputs of layers; Zero has `false`."""
+    """Layer norm of recurrent products, attention and outputs of layers; Zero has none."""
     tie_embeddings: Literal["none", "target_softmax", "all"] = fixed("target_softmax")
     """Shared tables: `none`, `target_softmax`, or `all` (with a joint vocabulary)."""
     dropout: Fraction = 0.2
     """Dropout of embeddings, residual branches and the deep output."""
     recurrent_dropout: Fraction = 0.0
-    """Dropout of the previous state, one mask for all words of a sentence (Gal and Ghahramani, 2016); slower, as no
-    kernel has it."""
+    """Dropout of the previous state, one mask a sentence (Gal and Ghahramani, 2016); slower, as no kernel has it."""
     initializer: Text = fixed("uniform")
-    """Initial values, except of biases (0): `uniform`, `normal`, `normal_unit_scaling`, `uniform_unit_scaling`,
-    `glorot`."""
     initializer_options: Options = fixed(default_factory=dict)
-    """Its options, below."""
+    """Initial values, except of biases (0)."""
     init_range: PositiveFloat = fixed(0.08)
-    """Range of the initializer `uniform`: [-init_range, init_range]."""
+    """For `uniform`: values are in [-init_range, init_range]."""
     layer_norm_scale: PositiveFloat = fixed(0.5)
     """Initial scale of all layer norms; Zero has 1."""
 
@@ -154,55 +145,52 @@ class DataConfig:
     """The parallel text and how it becomes ids."""
 
     source_language: Text = fixed("en")
-    """Code of the source's language, the ending of its files."""
     target_language: Text = fixed("de")
-    """Code of the target's language."""
+    """Codes of the languages, the endings of their files."""
     generator: Literal["none", "demo"] = fixed("none")
-    """`demo` writes the built-in English-German corpus into RUN/corpus; `none`: files are read."""
+    """`demo` writes the built-in corpus into RUN/corpus; `none`: files are read."""
     train: Corpora | None = fixed(None)
     """Training text, or a list: a prefix of two files, `{source: FILE, target: FILE}`, or a file with both sides:
     [corpora.md](corpora.md#forms-of-text)."""
     monolingual: Corpora | None = fixed(None)
-    """Back-translated text, in addition to `train`; the tokenizer does not learn from it."""
+    """Back-translated text besides; the tokenizer does not learn from it."""
     monolingual_tag: Text | None = fixed("<BT>")
     """Token before each source of `monolingual`, one of the tokenizer's `symbols`; `null`: none."""
     target_tag: Bool = fixed(False)
-    """Before each source is a token of the target language and the `tag` of its text, such as `>>de+medical<<`:
+    """Each source begins with target language and `tag`, as `>>de+medical<<`:
     [several_languages.md](several_languages.md)."""
     sampling_temperature: PositiveFloat = fixed(1.0)
-    """T: a text of n pairs has a share of an epoch in proportion to n^(1/T); 1: each pair once."""
+    """T: the share of a text of n pairs is in proportion to n^(1/T); 1: each pair once an epoch."""
     sampling_weights: Annotated[list[PositiveFloat], Field(min_length=1)] | None = fixed(None)
-    """Shares of the texts of `train`, then `monolingual`, instead of a temperature."""
+    """Instead: shares of the texts of `train`, then `monolingual`."""
     augmentation: list[Annotated[dict[Text, Share], Field(min_length=1, max_length=1)]] = fixed(default_factory=list)
-    """How pairs are changed, and which share, such as `[{typos: 0.05}, {no_end_mark: 0.2}]`:
-    [augmentation.md](augmentation.md)."""
+    """How many pairs are changed, and how, as `[{typos: 0.05}]`: [augmentation.md](augmentation.md)."""
     context: Literal["none", "state"] = fixed("none")
-    """`state`: sentences begin with the decoder's states after the one before ([documents.md](documents.md))."""
+    """`none`, or `state`: sentences begin with the decoder's states after the one before
+    ([documents.md](documents.md))."""
     context_sentences: Positive = fixed(4)
-    """Sentences of a document that are one example of training with `context`, at most."""
+    """With `context`: most sentences of a document in one training example."""
     dev: Sets | None = None
-    """Validation text, or several that are pooled. `{NAME: TEXT, ...}`: sets that are scored apart, as `loss@NAME` and
-    `bleu@NAME`; without a name, scores are the means over the sets."""
-    dev_references: Paths | dict[Text, Paths] | None = None
-    """References of `dev`, a file or a list of files for several sets; default: its target side. By name for sets."""
+    """Validation text, or several that are pooled; or `{NAME: TEXT, ...}`,
+    [sets scored apart](evaluation.md#several-sets)."""
     test: Sets | None = None
-    """Test text or texts, translated and scored when training ends."""
+    """The same for tests, translated and scored when training ends."""
+    dev_references: Paths | dict[Text, Paths] | None = None
     test_references: Paths | dict[Text, Paths] | None = None
-    """The same for `test`."""
+    """One or more files of references, by name for sets; default: the target sides."""
     tokenizer: Text = fixed("sentencepiece")
-    """`sentencepiece` (raw text), `whitespace` (split text), by task `tagged_words`, `tagged_characters`."""
     tokenizer_options: Options = fixed(default_factory=dict)
-    """Its options, below."""
+    """`sentencepiece` (raw text), `whitespace` (split text), by task `tagged_words`, `tagged_characters`."""
     max_length: Positive = fixed(100)
     """Longest source or target in training, in tokens."""
     too_long: Literal["drop", "truncate"] = fixed("drop")
-    """`drop` longer pairs, or `truncate` them after `max_length` tokens; both are counted."""
+    """`drop` longer pairs or `truncate` them; both are counted."""
     pool_batches: Positive = fixed(256)
-    """Batches that are sorted by length together; more mean less padding."""
+    """Batches sorted by length together; more mean less padding."""
     cache_dir: FilePath | None = None
     """Directory of encoded text; default RUN/cache."""
     workers: Annotated[int, Strict(), Field(ge=0, le=MOST_WORKERS)] = 0
-    """Processes that encode text; 0: one for each CPU core."""
+    """Processes that encode text; 0: one a CPU core."""
 
 
 @dataclass(config=STRICT, kw_only=True, frozen=True)
@@ -210,17 +198,15 @@ class TrainingConfig:
     """Updates, validation and checkpoints. Steps are updates of the weights."""
 
     max_steps: Positive | None = None
-    """Stop after this many updates."""
     max_epochs: Positive | None = None
-    """Stop after this many epochs."""
+    """Stop after so many updates or epochs."""
     init_from: FilePath | None = fixed(None)
-    """Run or model, also of Marian or OPUS-MT, whose weights, architecture, languages and tokenizer are the starting
-    point."""
+    """Run or model, also of Marian or OPUS-MT, from whose weights, architecture, languages and tokenizer to start."""
     new_vocabulary: Bool = fixed(False)
-    """Vocabulary of its own instead of that of `init_from`: pieces of both keep their rows, others start as the mean of
-    the pieces that spell them."""
+    """Not the vocabulary of `init_from`: pieces of both keep their rows, others start as the mean of those that spell
+    them."""
     freeze: list[Text] = field(default_factory=list)
-    """Parts of the model, by their names in the log, whose weights stay as they are, such as `[encoder, decoder]`."""
+    """Parts of the model, named as in the log, whose weights stay as they are: `[encoder, decoder]`."""
     batch_tokens: Positive | None = fixed(None)
     """Tokens in a batch: sentences times the longest source or target; 2048 without `batch_sentences`."""
     batch_sentences: Positive | None = fixed(None)
@@ -228,50 +214,45 @@ class TrainingConfig:
     accumulate: Positive = fixed(1)
     """Batches whose gradients make one update."""
     optimizer: Text = fixed("adam")
-    """`adam`, `adamw`, `adam_tf` (as TensorFlow), `muon`, `adadelta`, `adafactor`, `adagrad`, `rmsprop`, `sgd`, or one
-    of a plugin."""
     optimizer_options: Options = field(default_factory=dict)
-    """Its options, below."""
+    """What becomes of the gradients."""
     lr: Annotated[float, Field(gt=0, le=HIGHEST_RATE, allow_inf_nan=False, strict=True)] = 2e-3
     """Learning rate, as the schedule uses it."""
     schedule: Text = "inverse_sqrt"
-    """`constant`, `noam`, `gnmt+`, `epoch`, `score`, `cosine`, `budgeted` or `inverse_sqrt`."""
     schedule_options: Options = field(default_factory=dict)
-    """Its options, below."""
+    """How the learning rate changes."""
     clip_norm: NotNegativeFloat = 1.0
     """Largest norm of the gradient; 0: no clipping."""
     skip_norm: PositiveFloat | None = None
-    """Updates whose gradient has a larger norm, before clipping, are skipped.
+    """Updates whose gradient, before clipping, has a larger norm are skipped.
     Zero: `gnorm_upper_bound` with `safe_nan`."""
     loss: Text = "cross_entropy"
-    """`cross_entropy`, `sampled_cross_entropy`, `r_drop`, or one of a plugin. Logs have the cross entropy without
-    smoothing."""
     loss_options: Options = field(default_factory=dict)
-    """Its options, below."""
+    """The log has the cross entropy without smoothing, whatever the loss."""
     guided_alignment: Paths | None = None
     """Files of word alignments of `data.train` for one head: [distillation.md](distillation.md#alignments)."""
     guided_alignment_weight: NotNegativeFloat = 0.1
     """Weight of their cross entropy in the loss."""
     wait: Positive | Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = None
-    """Words read before the first is written, a number or a range, `[1, 9]`: [live.md](live.md#a-model-for-it)."""
+    """Words read before the first is written, or a range, `[1, 9]`: [live.md](live.md#a-model-for-it)."""
     dropout_warmup_steps: NotNegative = 0
     """Dropout grows from 0 over this many updates."""
     label_smoothing: Fraction = 0.1
     """Probability spread over the other words."""
     normalization: Literal["token", "sentence", "batch"] = "token"
-    """The loss of an update is the mean over its target words (`token`), over its sentences of their means
-    (`sentence`), or over its batches of these (`batch`, as Zero)."""
+    """What the loss of an update is the mean of: words of the target (`token`), means of sentences (`sentence`), or
+    means of batches over these (`batch`, as Zero)."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """`fp32`, `bf16`, `fp16` (GPU only), with fp32 weights; `auto` is bf16 where it is faster."""
     ema_decay: Fraction = 0.0
-    """Decay of a moving average of the weights, which is validated and saved; 0: off."""
+    """Decay of a moving average of the weights, which is validated and saved."""
     average_after: Positive | None = None
     """N: once a validation is not better than the best before the last N, the mean of all later weights is validated
-    and saved (NT-ASGD). Not with `ema_decay`."""
+    and saved (NT-ASGD); not with `ema_decay`."""
     log_every: Positive = 50
     """Updates between two log lines."""
     sample_every: Positive | None = None
-    """Updates between two samples of training text; default: none. Zero: `sample_freq`."""
+    """Updates between two samples of training text. Zero: `sample_freq`."""
     sample_sentences: Positive = 5
     """Sentences in each of these samples."""
     validate_every: Positive | None = None
@@ -283,19 +264,19 @@ class TrainingConfig:
     keep_best: NotNegative = 1
     """Best checkpoints to keep, by `early_stopping_metric`."""
     average_last: NotNegative = 0
-    """At the end, also score the average of so many of the newest checkpoints (RUN/average); at most `keep_last`."""
+    """At the end, also score the average of so many newest checkpoints (RUN/average); at most `keep_last`."""
     patience: Positive | None = None
-    """Stop after this many validations without a new best. The count begins again while the loss falls and the score is
-    one of chance: not better than beside the references of other lines, by a point and four standard deviations
-    (accuracy and F1 three). So do the schedule `score` and `average_after`."""
+    """Stop after so many validations without a new best. None is counted while the loss falls and the score is one of
+    chance: not better, by a point and four standard deviations (accuracy and F1 three), than beside the references of
+    other lines. So it is for the schedule `score` and `average_after`."""
     early_stopping_metric: Text = "loss"
-    """Which checkpoint is best: by `loss`, or by one of `evaluation.metrics`; `bleu@NAME`: on one set of `data.dev`."""
+    """What is best: by `loss`, one of `evaluation.metrics`, or, of one set of `data.dev`, `bleu@NAME`."""
     max_bad_updates: NotNegative = 10
-    """How many updates in a row may be skipped (NaN, infinity, `skip_norm`) before training stops."""
+    """How many updates in a row may be skipped (NaN, infinity, `skip_norm`) until training stops."""
     callbacks: list[Text | dict[Any, Any]] = field(default_factory=list)
-    """Callbacks of plugins: [plugins.md](plugins.md#callbacks)."""
+    """Those of [plugins](plugins.md#callbacks)."""
     tensorboard: Bool = False
-    """Also write TensorBoard files to RUN/tensorboard (extra `tensorboard`)."""
+    """Also write RUN/tensorboard (extra `tensorboard`)."""
 
 
 TABLE: Any = None
@@ -379,14 +360,14 @@ class EvaluationConfig:
     """What validation measures in addition to the loss."""
 
     metrics: list[Text | dict[Any, Any]] = field(default_factory=lambda: ["bleu"])
-    """Metrics of the translated validation text, below, also with options: `[{bleu: {tokenize: zh}}, chrf]`. If empty,
-    nothing is translated."""
+    """Of the translated validation text, also with options: `[{bleu: {tokenize: zh}}, chrf]`. If empty, nothing is
+    translated."""
     max_sentences: Positive | None = None
-    """Validation sentences to translate, from the first; default all."""
+    """How many validation sentences, from the first, are translated; default all."""
     samples: NotNegative = 3
     """Samples shown at each validation."""
     keep_translations: Bool = False
-    """Keep the translations of each validation in RUN/validation/step-N.txt."""
+    """Keep those of each validation in RUN/validation/step-N.txt."""
 
 
 @dataclass(config=STRICT, kw_only=True, frozen=True)
@@ -396,16 +377,15 @@ class Config:
     run_dir: FilePath
     """Directory of the run."""
     task: Text = fixed("translation")
-    """`translation`, `language_model`, `tagging`, `segmentation`, `classification`, or one of a plugin."""
     task_options: Options = fixed(default_factory=dict)
-    """Its options, below."""
+    """`translation`, `language_model`, `tagging`, `segmentation` or `classification`."""
     seed: Seed = fixed(1)
     """Seed of initialisation, dropout and the order of the data."""
     plugins: list[FilePath] = field(default_factory=list)
     """Your Python files that register components."""
     kernels: Literal["auto", "triton", "reference"] = "auto"
-    """On a GPU: Triton kernels (`triton`), plain PyTorch (`reference`), or Triton where its check on this GPU passes
-    (`auto`). On a CPU `auto` uses C kernels, `triton` needs TRITON_INTERPRET=1, and is slow."""
+    """On a GPU: kernels in `triton`, PyTorch alone (`reference`), or Triton where its check passes (`auto`). On a CPU:
+    `auto` has kernels in C, `triton` needs TRITON_INTERPRET=1."""
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)

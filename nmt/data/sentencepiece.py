@@ -54,7 +54,7 @@ class SentencePieceOptions:
     vocab_size: int = 8000
     """Pieces of a vocabulary, 3 special ones and 256 bytes included."""
     joint: bool = True
-    """One model for both languages; otherwise one model for each."""
+    """One model for both languages, or one for each."""
     byte_fallback: bool = True
     """Unknown characters become byte pieces."""
     character_coverage: float = 1.0
@@ -69,24 +69,20 @@ class SentencePieceOptions:
     case: str | None = None
     """`markup`: [marks where capitals are](augmentation.md#capitals). `null`: capitals are letters of their own."""
     source_model: FilePath | None = None
-    """SentencePiece model to use, with `joint` for both languages."""
     target_model: FilePath | None = None
-    """The same for the target language; only without `joint`."""
+    """SentencePiece models to use; with `joint` the first is for both languages, and the only one."""
     same_ids: bool = False
     """Whether both models have the same ids, for `model.tie_embeddings: all`."""
     bpe_dropout: float = 0.0
     """For `bpe`: probability of skipping a merge (Provilkov et al., ACL 2020); usually 0.1."""
     source_bpe_dropout: float | None = None
-    """The same for the source language; `null`: `bpe_dropout`."""
     target_bpe_dropout: float | None = None
-    """The same for the target language; `null`: `bpe_dropout`."""
+    """The same for one language; `null`: `bpe_dropout`."""
     unigram_alpha: float | None = None
-    """For `unigram`: training text is split anew in each epoch, in proportion to P^alpha (Kudo, ACL 2018); usually 0.1
-    to 0.5."""
+    """For `unigram`: text is split anew in each epoch, in proportion to P^alpha (Kudo, ACL 2018); mostly 0.1 to 0.5."""
     source_unigram_alpha: float | None = None
-    """The same for the source language; `null`: `unigram_alpha`."""
     target_unigram_alpha: float | None = None
-    """The same for the target language; `null`: `unigram_alpha`."""
+    """The same for one language; `null`: `unigram_alpha`."""
 
     def __post_init__(self) -> None:
         if self.case is not None and self.case not in CASES.names():

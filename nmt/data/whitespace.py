@@ -25,9 +25,9 @@ class WhitespaceOptions:
     """Options of the `whitespace` tokenizer."""
 
     source_vocab: FilePath | None = None
-    """Vocabulary file, one token a line, with `joint` for both sides; by default made from the training text."""
     target_vocab: FilePath | None = None
-    """The same for the target language; only without `joint`."""
+    """Vocabularies, one token a line; by default made from the training text. With `joint` the first is for both sides,
+    and the only one."""
     joint: bool = False
     """One vocabulary for both languages."""
     max_size: int | None = None

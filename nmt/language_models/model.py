@@ -45,13 +45,11 @@ class LanguageModelOptions:
     softmaxes: int = 1
     """Above 1: a mixture of this many softmaxes, each with its own tanh layer (Yang et al., ICLR 2018)."""
     input_dropout: float | None = None
-    """Dropout of the embeddings, the same in a row; `null`: `model.dropout`."""
     hidden_dropout: float | None = None
-    """The same between layers; `null`: `model.dropout`."""
     output_dropout: float | None = None
-    """The same of the last states; `null`: `model.dropout`."""
     mixture_dropout: float | None = None
-    """The same of what each of several softmaxes sees; `null`: `model.dropout`."""
+    """Dropout, the same for a whole row, of embeddings, between layers, of the last states, and of what each of several
+    softmaxes sees; `null`: `model.dropout`."""
     embedding_dropout: float = 0.0
     """Share of the vocabulary whose embeddings are zero in a batch."""
     weight_dropout: float = 0.0

@@ -370,9 +370,9 @@ class LanguageModellingOptions:
     by_line: bool = False
     """Each line is read by itself; otherwise the text is one stream."""
     steps: int = 70
-    """For a stream: words of a window, over which gradients are propagated back."""
+    """For a stream: words over which gradients are propagated back."""
     varied_windows: bool = True
-    """For a stream: windows of varying length, about `steps` words (Merity et al., ICLR 2018)."""
+    """These windows vary in length about `steps` (Merity et al., ICLR 2018)."""
     activation_penalty: float = 0.0
     """alpha: weight of the mean square of the last states."""
     temporal_penalty: float = 0.0

@@ -22,10 +22,10 @@ the order of the input, an empty line gives an empty line, and lines from a slow
 DOORS: Final = {
     "run": "a run or an averaged checkpoint",
     "folder": "a folder of `nmt-export`",
-    "file": "a `.nmt` file, read by the commands of nmt and `nmt.load`",
-    "light": "a `.nmt` file, read by `nmt-light` and `nmt_light.Translator`",
+    "file": "a `.nmt` file in the commands of nmt and `nmt.load`",
+    "light": "a `.nmt` file in `nmt-light` and `nmt_light.Translator`",
     "server": "a request to `nmt-serve`",
-    "onnx": "ONNX graphs: `config.json` has it under `search`, for the caller's own search",
+    "onnx": "ONNX graphs, whose `config.json` has it for the caller's own search",
     "browser": "`engine.js`",
 }
 """Where an option can be given, and in which form the model is there."""
@@ -59,7 +59,6 @@ class Option:
         engine_most: Any = None,
         words: Sequence[str] = (),
         choices: Sequence[str] = (),
-        unit: str = "",
         metavar: str | None = None,
         doors: Sequence[str] = (),
         only: dict[str, Sequence[str]] | None = None,
@@ -79,7 +78,6 @@ class Option:
             engine_most: largest number of the engine, where that is less.
             words: what may be given in place of a value of this kind; `none` switches the option off.
             choices: all values of a `choice` or a `list`, known ones of a `name`.
-            unit: what a number counts or measures.
             metavar: the value's name in --help.
             doors: names in DOORS.
             only: by door the values that it has, where these are not all.
@@ -92,7 +90,7 @@ class Option:
         """Key of `decoding`, keyword of the library and key of a request; set by the table."""
         self.kind, self.meaning, self.more, self.default = kind, meaning, more, default
         self.least, self.most, self.engine_most = least, most, most if engine_most is None else engine_most
-        self.words, self.choices, self.unit, self.metavar = tuple(words), tuple(choices), unit, metavar
+        self.words, self.choices, self.metavar = tuple(words), tuple(choices), metavar
         self.doors, self.only = tuple(doors), only or {}
         self.is_key, self.needs, self.only_rounding = is_key, needs, only_rounding
         self.also = tuple(also.split())
@@ -161,67 +159,67 @@ OPTIONS: Final = {
         default={}, metavar="KEY=VALUE", doors=(*TORCH, *ENGINE),
     ),
     "beam_size": Option(
-        "whole", "hypotheses kept per sentence", default=4, least=1, most=10000, engine_most=1000, unit="hypotheses",
+        "whole", "hypotheses kept per sentence", default=4, least=1, most=10000, engine_most=1000,
         metavar="N", doors=(*TORCH, *ENGINE, "server", "onnx"), also="beam beam_width",
     ),
     "n_best": Option(
         "whole", "number of translations of each line",
         "A smaller beam is widened; in a configuration it is an error.",
-        default=1, least=1, engine_most=1000, unit="translations", metavar="N", doors=(*TORCH, *ENGINE, "server"),
+        default=1, least=1, engine_most=1000, metavar="N", doors=(*TORCH, *ENGINE, "server"),
         also="nbest",
     ),
     "length_penalty": Option(
         "number", "exponent A of the length by which scores are divided",
         "The end symbol counts.",
-        default=0.6, most=STRONGEST, unit="exponent", metavar="A", doors=(*TORCH, *ENGINE, "server", "onnx"),
+        default=0.6, most=STRONGEST, metavar="A", doors=(*TORCH, *ENGINE, "server", "onnx"),
         also="lenpen beam_alpha decode_alpha length_penalty_alpha",
     ),
     "length_normalization": Option(
         "choice", "scores are divided by ((5+length)/6)**A (gnmt), or by length**A (power)",
-        "Models of Marian and OPUS-MT have `power`.",
+        "Marian and OPUS-MT: `power`.",
         default="gnmt", choices=("gnmt", "power"), doors=(*TORCH, *ENGINE, "server", "onnx"),
         also="normalize normalize_scores",
     ),
     "coverage_penalty": Option(
         "number", "weight of the penalty for source words without attention",
         "[controlling.md](controlling.md#coverage-penalty).",
-        default=0.0, most=STRONGEST, unit="log-probability", metavar="B", doors=(*TORCH, *ENGINE, "server"),
+        default=0.0, most=STRONGEST, metavar="B", doors=(*TORCH, *ENGINE, "server"),
     ),
     "max_length_offset": Option(
         "whole", "how many more tokens than its source a translation may have",
-        "With a `max_length_factor` F, N more than F times as many.",
-        default=50, most=10**6, unit="tokens", metavar="N", doors=(*TORCH, *ENGINE, "onnx"),
+        "With `max_length_factor` F: N more than F times as many.",
+        default=50, most=10**6, metavar="N", doors=(*TORCH, *ENGINE, "onnx"),
         also="decode_length max_output_length",
     ),
     "max_length_factor": Option(
         "number", "how many times as many tokens as its source a translation may have, and max_length_offset more",
-        "Rounded down.", default=1.0, most=STRONGEST, unit="factor", metavar="F",
+        "Rounded down.", default=1.0, most=STRONGEST, metavar="F",
         doors=(*TORCH, *ENGINE, "onnx"), also="max_len_a",
     ),
     "min_length": Option(
         "whole", "smallest number of tokens of a translation",
-        "The end symbol is not counted.", default=0, engine_most=10**6,
-        unit="tokens", metavar="N", doors=(*TORCH, *ENGINE), also="min_output_length min_len min_decoding_length",
+        "Without the end symbol.", default=0, engine_most=10**6,
+        metavar="N", doors=(*TORCH, *ENGINE), also="min_output_length min_len min_decoding_length",
     ),
     "no_repeat_ngram": Option(
         "whole", "no sequence of N tokens occurs twice in a translation; 0: no limit", default=0,
-        engine_most=2**31 - 1, unit="tokens", metavar="N", doors=(*TORCH, *ENGINE, "server"),
+        engine_most=2**31 - 1, metavar="N", doors=(*TORCH, *ENGINE, "server"),
         also="no_repeat_ngram_size block_ngram_repeat",
     ),
     "repeat_penalty": Option(
         "number", "above 1, tokens that the translation already has become less probable; 1: no penalty",
-        "Their logits, in an ensemble mean log-probabilities, are divided by it, or multiplied if negative.",
-        default=1.0, least=0.01, most=STRONGEST, unit="factor", metavar="R", doors=(*TORCH, *ENGINE, "server"),
+        "Logits (of an ensemble: mean log-probabilities) are divided by it, negative ones multiplied.",
+        default=1.0, least=0.01, most=STRONGEST, metavar="R", doors=(*TORCH, *ENGINE, "server"),
         also="repetition_penalty",
     ),
     "target_language": Option(
         "language", "code of the language to translate into, for a model that has several, such as deu",
-        "Its token, `>>deu<<`, is put before each line without one.",
+        "A line without its token, `>>deu<<`, gets it.",
         words=(NONE,), metavar="CODE", doors=(*TORCH, *ENGINE, "server"), also="tgt_lang",
     ),
     "domain": Option(
         "language", "domain of the text, for a model that has several, such as medical",
-        "One with which the target language was trained: its token is then `>>deu+medical<<`.",
+        "Trained with the target language: its token is then `>>deu+medical<<`.",
         words=(NONE,), metavar="NAME", doors=(*TORCH, *ENGINE, "server"),
     ),
     "split": Option(
@@ -237,13 +235,13 @@ OPTIONS: Final = {
     "split_long": Option(
         "whole", "translate a sentence of more than N source tokens in parts",
         "[controlling.md](controlling.md#long-lines).",
-        default=1000, least=1, engine_most=2**31 - 1, words=(NONE,), unit="tokens", metavar="N|none",
+        default=1000, least=1, engine_most=2**31 - 1, words=(NONE,), metavar="N|none",
         doors=(*TORCH, *ENGINE, "onnx"),
     ),
     "batch_tokens": Option(
         "whole", "largest batch: source tokens times beam size",
-        "`auto`: 16384, or fewer with a large vocabulary. No effect in the engine.",
-        default=AUTO, least=1, words=(AUTO,), unit="tokens", metavar="N|auto", doors=(*TORCH, "file"),
+        "`auto`: 16384, or fewer for a large vocabulary. No effect in the engine.",
+        default=AUTO, least=1, words=(AUTO,), metavar="N|auto", doors=(*TORCH, "file"),
         only_rounding=True,
     ),
     "shortlist": Option(
@@ -259,7 +257,7 @@ OPTIONS: Final = {
         words=(NONE,), metavar="MODEL", doors=("run", "folder"), also="lm_path",
     ),
     "language_model_weight": Option(
-        "number", "weight of the language model's log-probabilities (default: 0.2)", most=STRONGEST, unit="factor",
+        "number", "weight of the language model's log-probabilities (default: 0.2)", most=STRONGEST,
         metavar="W", doors=TORCH, needs="language_model", also="lm_weight",
     ),
     "precision": Option(
@@ -286,7 +284,7 @@ OPTIONS: Final = {
     "ensemble_weights": Option(
         "weights", "relative weights of the models of an ensemble, such as 2,1",
         "By default equal.",
-        words=(NONE,), unit="share", metavar="W,W...|none", doors=TORCH, needs="several models",
+        words=(NONE,), metavar="W,W...|none", doors=TORCH, needs="several models",
     ),
     "ensemble_mean": Option(
         "choice", "what an ensemble averages (default: probabilities)",
@@ -319,7 +317,7 @@ OPTIONS: Final = {
     ),
     "threads": Option(
         "whole", "threads to compute with (default: one for each CPU)",
-        "In Python 1 by default.", least=1, engine_most=1024, unit="threads", metavar="N",
+        "In Python 1 by default.", least=1, engine_most=1024, metavar="N",
         is_key=False, doors=("light",), only_rounding=True,
     ),
 }  # fmt: skip

@@ -29,17 +29,15 @@ class TransformerOptions:
     form: Literal["marian", "opus_mt"] | None = None
     """Other defaults below: `marian`, Firefox's students (with `cell: ssru`), or `opus_mt`, OPUS-MT's Transformer."""
     encoder_layers: int = 3
-    """Blocks of the encoder."""
     decoder_layers: int = 2
-    """Blocks of the decoder; each attends to the source."""
+    """Blocks of each side."""
     encoder_mixing: Literal["unit", "attention"] = "unit"
-    """What mixes the words of the source: the `unit`, or self-`attention`."""
     decoder_mixing: Literal["unit", "attention"] = "unit"
-    """The same for the words of the target: `unit` or `attention`."""
+    """What mixes the words of a side: the `unit`, or self-`attention`."""
     encoder_unit_size: int | None = None
-    """Width of the encoder's states, for each direction; `null`: `embedding_size` for both directions together."""
+    """Width of states, in each direction; `null`: `embedding_size` for both directions together."""
     decoder_unit_size: int | None = None
-    """Width of the decoder's states; `null`: `embedding_size`."""
+    """The same in the decoder; `null`: `embedding_size`."""
     encoder_feed_forward: int | None = None
     """Width of feed-forward layers; `null`: twice `embedding_size`."""
     decoder_feed_forward: int | None = None
@@ -51,7 +49,7 @@ class TransformerOptions:
     heads: int = 4
     """Heads of every attention; they share `embedding_size`."""
     positions: Literal["rotary", "sinusoidal", "none"] = "rotary"
-    """How self-attention knows places: by `rotary` queries and keys, `sinusoidal` embeddings, or not (`none`)."""
+    """How self-attention knows places: `rotary` queries and keys, `sinusoidal` embeddings, or `none`."""
     sinusoids: blocks.Sinusoids = "vaswani"
     """Rates 10000^(-k/n), n = `embedding_size` / 2 (`vaswani`); with n - 1 (`marian`)."""
     norm: Literal["layer", "rms"] = "layer"
@@ -67,11 +65,10 @@ class TransformerOptions:
     output_bias: bool = False
     """Whether the output layer has a bias."""
     residual_dropout: float | None = None
-    """Dropout of what is added to the sum of each block; `null`: `model.dropout`."""
     feed_forward_dropout: float | None = None
-    """Dropout inside of the feed-forward layers; `null`: `model.dropout`."""
     embedding_dropout: float | None = None
-    """Dropout of the embeddings; `null`: `model.dropout`."""
+    """Dropout of what blocks add to their sum, inside feed-forward layers, and of embeddings; `null`:
+    `model.dropout`."""
     attention_dropout: float = 0.0
     """Dropout of attention weights."""
     word_dropout: float = 0.0

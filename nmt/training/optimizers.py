@@ -54,9 +54,8 @@ class Adam(_OneKernel, torch.optim.Adam):
     @dataclass(frozen=True, kw_only=True)
     class Options:
         beta1: Share = 0.9
-        """Decay of the mean of the gradients."""
         beta2: Share = 0.999
-        """Decay of the mean of their squares."""
+        """Decay of the mean of the gradients, and of their squares."""
         epsilon: Amount = 1e-8
         """Added to the root of the second mean."""
 

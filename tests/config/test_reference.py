@@ -14,8 +14,9 @@ def test_the_committed_reference_is_up_to_date():
 def keys() -> list[tuple[str, str]]:
     """Each key of the page, with its meaning."""
     lines = [line for line in markdown().split("\n") if line.startswith("- `")]
-    found = [re.fullmatch(r"- `(\w+)`\*?(?: \(.*?\))?: (.*)", line) for line in lines]
-    return [(match[1], match[2]) if match else ("", "") for match in found]
+    found = [re.fullmatch(r"- ((?:`\w+(?:=[^`]*)?`\*?(?:, )?)+)(?: \(.*?\))?: (.*)", line) for line in lines]
+    assert None not in found
+    return [(key, match[2]) for match in found if match for key in re.findall(r"`(\w+)", match[1])]
 
 
 def test_every_key_is_explained():
