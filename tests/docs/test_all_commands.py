@@ -76,7 +76,7 @@ def test_most_pages_show_commands() -> None:
     assert all(counts[name] for name in PAGES if name.endswith(".sh"))
 
 
-def test_the_page_of_commands_has_a_row_and_an_example_of_each() -> None:
+def test_the_page_of_commands_has_an_entry_and_an_example_of_each() -> None:
     text = (REPOSITORY / "docs/commands.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(nmt-[a-z]+)", text, flags=re.M)) == entry_points().keys()
+    assert set(re.findall(r"^- `(nmt-[a-z]+)", text, flags=re.M)) == entry_points().keys()
     assert {words[0] for words in commands("docs/commands.md")} == entry_points().keys()

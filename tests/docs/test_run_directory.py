@@ -29,15 +29,19 @@ ONLY_AT_TIMES = {"too_long"}
 METRICS = {"bleu"}
 
 
-def table(heading: str) -> list[list[str]]:
-    """The cells of the table whose head begins so."""
-    rows = PAGE[PAGE.index(f"| {heading} |") :].split("\n\n")[0].splitlines()[2:]
-    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
+def items(after: str) -> dict[str, str]:
+    """The list that begins after a text: what each entry has before its first colon, and the rest."""
+    found = PAGE[PAGE.index(after) + len(after) :].split("\n\n")[1]
+    entries = [" ".join(entry.split()) for entry in re.split(r"^- ", found, flags=re.M)[1:]]
+    return {before: rest for before, _, rest in (entry.partition(": ") for entry in entries)}
+
+
+NEEDED, DELETABLE = items("A run needs:"), items("These may be deleted:")
 
 
 def names(cell: str) -> set[str]:
-    """The names in a cell, without those in parentheses and after a colon, which explain others."""
-    return set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)|: .*", "", cell)))
+    """The names in a text, without those in parentheses, which explain others."""
+    return set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", cell)))
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +65,9 @@ def events(run: Path) -> list[dict[str, Any]]:
 
 
 def test_the_events_and_their_fields_are_those_of_the_log(run: Path) -> None:
-    common = {name for row in table("field") for name in names(row[0])}
-    listed = {name: names(row[2]) for row in table("event") for name in names(row[0])}
-    rows = PAGE[PAGE.index("The fields of `train`") :]
-    listed["train"] = set(re.findall(r"^\| `(\w+)` \|", rows[: rows.index("## ")], flags=re.M)) - ONLY_AT_TIMES
+    common = names(" ".join(items("Every line has")))
+    listed = {before.split("`")[1]: names(rest) for before, rest in items("Further fields, by event:").items()}
+    listed["train"] = names(" ".join(items("The fields of `train`"))) - ONLY_AT_TIMES
     for name in ("validation", "test"):
         listed[name] = (listed[name] | METRICS) - {"source", "reference", "translation"}
     found: dict[str, set[str]] = {}
@@ -75,7 +78,7 @@ def test_the_events_and_their_fields_are_those_of_the_log(run: Path) -> None:
 
 
 def test_its_files_are_those_of_the_run(run: Path) -> None:
-    listed = {name.split("/")[0] for row in table("path in RUN") for name in re.findall(r"`([^`]+)`", row[0])}
+    listed = {name.split("/")[0] for name in re.findall(r"`([^`]+)`", " ".join(NEEDED | DELETABLE))}
     listed = {name.replace("LANGUAGE", "de") for name in listed}
     assert {path.name for path in run.iterdir()} == listed - {
         "corpus",
@@ -85,15 +88,16 @@ def test_its_files_are_those_of_the_run(run: Path) -> None:
 
 def test_checkpoints_have_the_files_of_the_page(run: Path) -> None:
     checkpoint = run / "checkpoints/step-12"
-    assert {path.name for path in checkpoint.iterdir()} == {row[0].strip("`") for row in table("file")}
+    assert {path.name for path in checkpoint.iterdir()} == {
+        name.strip("`") for name in items("all of its files are on the disk:")
+    }
     torch.load(checkpoint / "training.pt", weights_only=True)
 
 
 def test_what_may_be_deleted_is_not_needed_to_translate_and_to_resume(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
-    deletable = [row[0].strip("`") for row in table("path in RUN") if row[2].startswith("yes")]
-    assert {"cache/", "train.log", "lock"} <= set(deletable)
+    assert {"`cache/`", "`train.log`", "`lock`"} <= DELETABLE.keys()
     for name in ("cache", "validation", "average", "tensorboard", "checkpoints/step-6"):
         shutil.rmtree(copy / name)
     for name in ("train.log", "lock", "test.de", "test.average.de", "checkpoints/step-12/training.pt"):
@@ -129,7 +133,9 @@ def test_a_language_model_has_the_fields_that_the_page_says(tmp_path: Path) -> N
 
 
 def test_the_numbers_of_formats_are_those_of_the_code() -> None:
-    numbers = {row[0]: (row[2], row[3]) for row in table("what is written")}
+    rows = PAGE[PAGE.index("| what is written |") :].split("\n\n")[0].splitlines()[2:]
+    cells = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
+    numbers = {row[0].partition(" (")[0]: (row[1], row[2]) for row in cells}
     assert {name.strip("`"): number for name, (number, _) in numbers.items()} == {
         "config.yaml": str(upgrade.FORMAT),
         "training.pt": str(state.STATE_FORMAT),
