@@ -223,5 +223,5 @@ def test_a_section_is_replaced_or_added(program: ModuleType) -> None:
 def test_the_page_has_the_words_of_the_program(program: ModuleType) -> None:
     page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     assert f"{program.HEADING}\n\n" + "\n".join(program.INTRODUCTION) + "\n\n" in page
-    rows = set(re.findall(r"^\| .*? \|", program.report([], {}), re.MULTILINE))
-    assert len(rows) == 7 and rows <= set(re.findall(r"^\| .*? \|", page, re.MULTILINE))
+    (said,) = re.findall(r"\): (of 0 bugs.*?minutes\.)", program.report([], {}), re.DOTALL)
+    assert re.search(r"\s".join(re.sub("[0-9]+", "[0-9]+", re.escape(word)) for word in said.split()), page)
