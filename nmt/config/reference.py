@@ -27,7 +27,9 @@ A key such as `cell` names one of the components below, or one of a [plugin](plu
 options that are listed there.
 """
 
-_ELSEWHERE = "The keys are [options of a search](decoding_options.md), which commands, library and server have, too.\n"
+_ELSEWHERE = """The search in validation, and the defaults of nmt-translate and nmt-eval. The keys are
+[options of a search](decoding_options.md), which commands, library and server have, too.
+"""
 _DECODING = """# Options of a search
 
 With defaults and allowed values. Down to `ensemble_mean` they are keys of section `decoding` of a configuration; all
@@ -67,8 +69,7 @@ def markdown() -> str:
     """The whole page."""
     parts = [_INTRODUCTION, "## Top level\n", _listed(Config)]
     for name, section in SECTIONS.items():
-        keys = _ELSEWHERE if section is DecodingConfig else _listed(section)
-        parts += [f"## `{name}`\n", f"{_first_line(section)}\n", keys]
+        parts += [f"## `{name}`\n", _ELSEWHERE if section is DecodingConfig else _listed(section)]
     registries = {"task": TASKS, **COMPONENTS, **_LISTS}
     for key, title in _TITLES.items():
         registry = registries[key]
@@ -89,8 +90,8 @@ def markdown() -> str:
         parts += [*shared, ""] if shared else []
         for name, rows in options.items():
             own = [_line(*row) for row in rows if len(owners[row]) == 1]
-            said = [] if page else [f"{_first_line(registry.get(name))}\n"]
-            if own or not page and key != "task":
+            said = [] if page or key == "task" else [f"{_first_line(registry.get(name))}\n"]
+            if own or said:
                 parts += [f"### `{name}`\n", *said, *own, *([""] if own else [])]
     return "\n".join(parts)
 

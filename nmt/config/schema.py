@@ -91,12 +91,10 @@ class ModelConfig:
     embedding_size: Width = fixed(512)
     """Width E of embeddings and of the residual stream."""
     encoder_layers: Depth = fixed(1)
-    """Encoder layers; the first is bidirectional. `rnnsearch` has 1, `rnnsearch_deepatt` one more."""
     decoder_layers: Depth = fixed(1)
-    """Decoder layers; the first attends. `rnnsearch` has 1; `rnnsearch_deepatt`: levels in a step."""
+    """Layers. `rnnsearch` has 1; `rnnsearch_deepatt` has one more in the encoder, in the decoder levels of a step."""
     encoder_direction: Literal["both", "forward"] = fixed("both")
-    """`both`, or `forward`: each word before those that follow, as live translation needs. `rnnsearch_deepatt` reads
-    both ways."""
+    """`both`, or `forward` alone, as live translation needs; not in `rnnsearch_deepatt`."""
     context_aware_encoder: Bool = fixed(True)
     """The backward direction reads forward states, deeper decoder layers the context; not in `rnnsearch_deepatt`."""
     deep_attention: Bool = fixed(False)
@@ -117,7 +115,7 @@ class ModelConfig:
     initializer_options: Options = fixed(default_factory=dict)
     """Initial values, except of biases (0)."""
     init_range: PositiveFloat = fixed(0.08)
-    """For `uniform`: values are in [-init_range, init_range]."""
+    """Largest value of `uniform`."""
     layer_norm_scale: PositiveFloat = fixed(0.5)
     """Initial scale of all layer norms; Zero has 1."""
 
@@ -155,7 +153,7 @@ class DataConfig:
     monolingual: Corpora | None = fixed(None)
     """Back-translated text besides; the tokenizer does not learn from it."""
     monolingual_tag: Text | None = fixed("<BT>")
-    """Token before each source of `monolingual`, one of the tokenizer's `symbols`; `null`: none."""
+    """Token before each of its sources, one of the tokenizer's `symbols`; `null`: none."""
     target_tag: Bool = fixed(False)
     """Each source begins with target language and `tag`, as `>>de+medical<<`:
     [several_languages.md](several_languages.md)."""
@@ -210,7 +208,7 @@ class TrainingConfig:
     batch_tokens: Positive | None = fixed(None)
     """Tokens in a batch: sentences times the longest source or target; 2048 without `batch_sentences`."""
     batch_sentences: Positive | None = fixed(None)
-    """Sentence pairs in a batch, instead of `batch_tokens`."""
+    """Sentence pairs in a batch, instead."""
     accumulate: Positive = fixed(1)
     """Batches whose gradients make one update."""
     optimizer: Text = fixed("adam")
@@ -230,9 +228,9 @@ class TrainingConfig:
     loss_options: Options = field(default_factory=dict)
     """The log has the cross entropy without smoothing, whatever the loss."""
     guided_alignment: Paths | None = None
-    """Files of word alignments of `data.train` for one head: [distillation.md](distillation.md#alignments)."""
     guided_alignment_weight: NotNegativeFloat = 0.1
-    """Weight of their cross entropy in the loss."""
+    """Files of word alignments of `data.train` for one head, and the weight of their cross entropy:
+    [distillation.md](distillation.md#alignments)."""
     wait: Positive | Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = None
     """Words read before the first is written, or a range, `[1, 9]`: [live.md](live.md#a-model-for-it)."""
     dropout_warmup_steps: NotNegative = 0
@@ -252,17 +250,15 @@ class TrainingConfig:
     log_every: Positive = 50
     """Updates between two log lines."""
     sample_every: Positive | None = None
-    """Updates between two samples of training text. Zero: `sample_freq`."""
     sample_sentences: Positive = 5
-    """Sentences in each of these samples."""
+    """Updates between two samples of training text, and their sentences. Zero: `sample_freq`."""
     validate_every: Positive | None = None
     """Updates between two validations; default once an epoch."""
     save_every: Positive | None = None
     """Updates between two checkpoints; default at each validation."""
     keep_last: Positive = 2
-    """Newest checkpoints to keep."""
     keep_best: NotNegative = 1
-    """Best checkpoints to keep, by `early_stopping_metric`."""
+    """How many newest checkpoints to keep, and how many best ones, by `early_stopping_metric`."""
     average_last: NotNegative = 0
     """At the end, also score the average of so many newest checkpoints (RUN/average); at most `keep_last`."""
     patience: Positive | None = None

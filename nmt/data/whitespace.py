@@ -31,9 +31,8 @@ class WhitespaceOptions:
     joint: bool = False
     """One vocabulary for both languages."""
     max_size: int | None = None
-    """Largest vocabulary that is made, 3 special tokens included."""
     min_count: int = 1
-    """Rarer tokens are left out of the vocabulary."""
+    """Largest vocabulary that is made, 3 special tokens included; rarer tokens are left out."""
     separator: str = "@@"
     """Mark at the end of a subword that continues in the next one, joined on output; empty: none."""
 

@@ -374,9 +374,8 @@ class LanguageModellingOptions:
     varied_windows: bool = True
     """These windows vary in length about `steps` (Merity et al., ICLR 2018)."""
     activation_penalty: float = 0.0
-    """alpha: weight of the mean square of the last states."""
     temporal_penalty: float = 0.0
-    """beta, the same for their change from word to word."""
+    """alpha and beta: weights of the mean squares of the last states, and of their changes from word to word."""
     samples: int | None = None
     """Words besides a batch's own in the softmax of training; `null`: all."""
     validation_rows: int = 10

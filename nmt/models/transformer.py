@@ -61,9 +61,8 @@ class TransformerOptions:
     start_vector: bool = True
     """Add a learned vector to all target words, which is the decoder's first input."""
     embedding_bias: bool = True
-    """Whether a learned vector is added to all embeddings."""
     output_bias: bool = False
-    """Whether the output layer has a bias."""
+    """Whether embeddings, and the output layer, have a bias."""
     residual_dropout: float | None = None
     feed_forward_dropout: float | None = None
     embedding_dropout: float | None = None

@@ -101,9 +101,9 @@ class TaggerOptions:
     crf: bool = True
     """A conditional random field over the labels of a sentence; otherwise a softmax for each."""
     character_size: int = 25
-    """Task `tagging`: width of the embeddings of characters; 0: none."""
     character_hidden_size: int = 25
-    """Width of each direction of the layer that reads them."""
+    """Task `tagging`: widths of the embeddings of characters (0: none), and of each direction of the layer that reads
+    them."""
     bigram_size: int = 50
     """Task `segmentation`, with bigrams: width of the embeddings of pairs of neighbouring characters."""
     input_dropout: float | None = None

@@ -260,9 +260,8 @@ class TaggedWordsOptions:
     sentence."""
 
     word_column: int = 1
-    """Column of the words, from 1; -1 is the last."""
     label_column: int = -1
-    """Column of the labels."""
+    """Columns of the words and of the labels, from 1; -1 is the last."""
     scheme: Literal["iob1", "iob2", "bioes"] | None = None
     """Scheme of the labels: `iob1`, `iob2` or `bioes`; `null`: detected."""
     lowercase: bool = True
@@ -270,9 +269,8 @@ class TaggedWordsOptions:
     zero_digits: bool = True
     """All digits are replaced by 0 in the vocabulary of words."""
     max_size: int | None = None
-    """Largest vocabulary of words."""
     min_count: int = 1
-    """Rarer words are left out of the vocabulary."""
+    """Largest vocabulary of words; rarer ones are left out."""
 
     def __post_init__(self) -> None:
         _check_sizes(self.max_size, min_count=self.min_count)
@@ -403,13 +401,11 @@ class TaggedCharactersOptions:
     """Options of the `tagged_characters` tokenizer, for the task `segmentation`: text with spaces between words."""
 
     max_size: int | None = None
-    """Largest vocabulary of characters."""
     min_count: int = 1
-    """Rarer characters are left out of the vocabulary."""
+    """Largest vocabulary of characters; rarer ones are left out."""
     bigrams: bool = False
-    """Also make a vocabulary of pairs of neighbouring characters, which the model reads, too."""
     bigram_min_count: int = 2
-    """Rarer pairs are treated as unknown."""
+    """Also make a vocabulary of pairs of neighbouring characters, which the model reads; rarer ones are unknown."""
 
     def __post_init__(self) -> None:
         _check_sizes(self.max_size, min_count=self.min_count, bigram_min_count=self.bigram_min_count)
