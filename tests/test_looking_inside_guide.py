@@ -16,7 +16,6 @@ from tests.console import call
 from tests.tiny_run import make_run
 
 GUIDE = (REPOSITORY / "docs/looking_inside.md").read_text(encoding="utf-8")
-TEXTS = re.findall(r"^```text\n(.*?)^```$", GUIDE, flags=re.M | re.S)
 
 
 def test_its_command_and_its_examples_run(
@@ -45,12 +44,6 @@ def test_it_names_what_only_some_units_have() -> None:
     fields = {field.name for kind in (nmt.Inspection, nmt.UnitTrace) for field in dataclasses.fields(kind)}
     assert fields >= {"tokens", "states", "cell", "gates", "memory", "attention"} <= set(re.findall(r"`(\w+)`", GUIDE))
     assert "`source_attention`" in GUIDE and isinstance(nmt.Inspection.source_attention, property)
-
-
-def test_the_memory_in_the_example_is_that_of_a_forward_direction() -> None:
-    rows = [line.split() for line in TEXTS[-1].splitlines()]
-    assert all(len(row) == len(rows) + 1 for row in rows)
-    assert all(int(value) == 0 for t, row in enumerate(rows) for value in row[t + 2 :])
 
 
 def test_its_links_lead_somewhere() -> None:
