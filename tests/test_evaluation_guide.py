@@ -70,6 +70,6 @@ def test_its_commands_run(folder: Path, command: str, capsys: pytest.CaptureFixt
 
 
 def test_all_metrics_are_listed() -> None:
-    table = GUIDE.split("| `--metrics` |")[1].split("\n\n")[0]
-    listed = {name for row in table.split("\n") for name in re.findall(r"`([\w+]+)`", row.split(" | ")[0])}
+    lines = re.findall(r"^- (.*?): ", GUIDE.split("`--metrics` is by default")[1].split("\n\n")[1], flags=re.M)
+    listed = {name for line in lines for name in re.findall(r"`([\w+]+)`", line)}
     assert listed == set(METRICS.names())

@@ -1,4 +1,4 @@
-"""docs/migrating.md: each key, option and command on our side of its tables exists."""
+"""docs/migrating.md: each key, option and command on our side of its lists exists."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ TOOLKITS = ("JoeyNMT", "fairseq", "OpenNMT-py", "Sockeye", "Marian")
 
 
 def rows(toolkit: str) -> list[tuple[str, str]]:
-    """Both cells of each row of its table."""
+    """Both sides of each line of its list."""
     text = PAGE.split(f"\n## {toolkit}\n")[1].split("\n## ")[0]
-    return [(there.strip(), here.strip()) for there, here in re.findall(r"^\| (`.*?) \| (.*) \|$", text, flags=re.M)]
+    return re.findall(r"^- (`[^`]+`(?:(?:, with | and |, )`[^`]+`)*): (.+)$", text, flags=re.M)
 
 
 def options(section: str) -> set[str]:
@@ -79,7 +79,12 @@ def test_a_row_names_a_key_a_command_or_says_why_there_is_none(toolkit: str) -> 
         assert known or here.startswith(plain), (there, here)
 
 
-def test_the_table_of_commands_names_existing_ones() -> None:
-    table = PAGE.split("## Commands\n")[1].split("\n## ")[0]
-    ours = {cells[2].strip(" `") for cells in (row.split("|") for row in table.splitlines() if "nmt-" in row)}
+def test_each_line_of_a_list_has_two_sides() -> None:
+    lists = PAGE.split("\n## JoeyNMT\n")[1]
+    assert sum(len(rows(toolkit)) for toolkit in TOOLKITS) == len(re.findall(r"^- ", lists, flags=re.M))
+
+
+def test_the_list_of_commands_names_existing_ones() -> None:
+    text = PAGE.split("## Commands\n")[1].split("\n## ")[0]
+    ours = set(re.findall(r"`(nmt-[a-z]+)`", text))
     assert ours <= entry_points().keys() and len(ours) >= 6

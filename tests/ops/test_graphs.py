@@ -222,7 +222,7 @@ def test_nothing_is_forgotten_in_a_training_with_large_batches() -> None:
         for loop in range(10):
             counter.run(torch.empty(batch, length, dtype=torch.uint8), torch.empty(1), key=loop)
     known = counter.recorder._known
-    assert 150 < len(shapes) < 210  # 181 and 133 in docs/benchmarks/gpu.md
+    assert 150 < len(shapes) < 210
     assert 110 < len({(batch, next_size(length, an_octave=16)) for batch, length in shapes}) < 150
     assert len(known) == 10 * len(shapes) < graphs.MOST_RECORDINGS / 2
     assert sum(isinstance(one, graphs.Recording) for one in known.values()) == counter.recorded > 1000
