@@ -1,4 +1,4 @@
-"""docs/benchmarks: the overview has each page, no table is endless, and summaries are those of the raw numbers."""
+"""docs/benchmarks: no table is endless, and summaries are those of the raw numbers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,6 @@ from tests.conftest import REPOSITORY
 
 FOLDER = REPOSITORY / "docs/benchmarks"
 LONGEST_TABLE = 60
-
-
-def test_the_overview_has_a_question_for_each_page() -> None:
-    text = (FOLDER / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([^|]+)\? \| [^|]+ \| \[[\w.-]+\]\(([\w.-]+)\) \|$", text, flags=re.M)
-    pages = [page for _, page in rows]
-    assert sorted(pages) == sorted(path.name for path in FOLDER.glob("*.md") if path.name != "README.md")
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.md")))
@@ -52,7 +45,6 @@ def test_the_summary_of_the_kernels_is_that_of_all_forms() -> None:
     assert f"The {len(raw)} forms" in text
     assert f"{min(registers)} to {max(registers)} registers a thread" in text
     assert f"at most {max(row['shared bytes'] for row in raw):,} bytes of shared memory" in text
-    assert f"all {len(raw)} forms" in (FOLDER / "README.md").read_text(encoding="utf-8")
     assert all(row["spills"] == 0 for row in raw)
 
 
