@@ -105,6 +105,17 @@ def _plugins_are_gone_after_their_tests() -> Iterator[None]:
                 del registry._members[name]
 
 
+@pytest.fixture(autouse=True)
+def _the_environment_is_that_of_before() -> Iterator[None]:
+    """A command sets variables, such as the size of caches, for libraries that it imports late. What a later test
+    starts shall not find them: with other settings than it has, `quick_python` is not quick."""
+    before = dict(os.environ)
+    yield
+    if os.environ != before:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 @pytest.fixture(scope="session")
 def golden() -> Callable[[str], Golden]:
     """Read a reference file of the original system (tests/golden/README.md): its configuration and its arrays."""

@@ -1,11 +1,10 @@
-"""The kernels of the engine as a shared library, compiled with the machine's compiler, and how to call them."""
+"""The kernels of the engine, compiled with the machine's compiler, and how to call them."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
 import os
-import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import nmt
-from nmt.light.sources import FLAGS, LIBRARIES, kernel_compilations
+from nmt.light.sources import FLAGS, kernel_compilations
 
 ROOT = Path(nmt.__file__).parent
 FLOATS = ctypes.POINTER(ctypes.c_float)
@@ -98,21 +97,18 @@ def compile_objects(command: Sequence[str], folder: Path, *, machine: str, extra
     return objects
 
 
-def build(command: Sequence[str], folder: Path) -> ctypes.CDLL:
-    """The library with the kernels that this type of machine can have."""
-    path = folder / "kernels.so"
-    objects = compile_objects(command, folder, machine=platform.machine(), extra=["-fPIC"])
-    run([*command, "-shared", *objects, "-o", str(path), *LIBRARIES])
-    library = ctypes.CDLL(str(path))
-    library.kernel_tables.restype = ctypes.POINTER(ctypes.POINTER(Table))
-    library.linear_scratch.restype = ctypes.c_size_t
-    library.linear_scratch.argtypes = [ctypes.POINTER(Tensor), _i64]
+def opened(engine: Path) -> ctypes.CDLL:
+    """The kernels of the engine that `needed_engine` compiles."""
+    library = ctypes.CDLL(str(engine))
+    library.door_kernel_tables.restype = ctypes.POINTER(ctypes.POINTER(Table))
+    library.door_linear_scratch.restype = ctypes.c_size_t
+    library.door_linear_scratch.argtypes = [ctypes.POINTER(Tensor), _i64]
     return library
 
 
 def tables(library: ctypes.CDLL) -> dict[str, Table]:
     """Those that this processor can run, best first, by their names."""
-    own = (table.contents for table in itertools.takewhile(bool, library.kernel_tables()))
+    own = (table.contents for table in itertools.takewhile(bool, library.door_kernel_tables()))
     return {table.name.decode(): table for table in own}
 
 

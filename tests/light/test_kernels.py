@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nmt.light.sources import LIBRARIES
 from tests.light import kernel_library as lib
 from tests.light.kernel_library import Matrix, Scored, address, aligned
 
@@ -25,12 +26,9 @@ SIZES = [(1, 1), (31, 5), (33, 64), (70, 7), (160, 98), (257, 130)]
 rng = np.random.default_rng(16)
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    command = lib.compiler()
-    if command is None:
-        pytest.skip("needs a C compiler: cc, gcc, clang, or CC in the environment")
-    return lib.build(command, tmp_path_factory.mktemp("kernels"))
+@pytest.fixture(scope="module")
+def library(engine: Path) -> ctypes.CDLL:
+    return lib.opened(engine)
 
 
 @pytest.fixture(params=lib.table_names(platform.machine()))
@@ -71,7 +69,7 @@ def product(
     M = w.tensor.rows
     wide, y = empty(rows, K + gap), empty(rows, M + 3)
     wide[:, :K] = x
-    scratch = aligned(library.linear_scratch(w.tensor, rows) + 64)
+    scratch = aligned(library.door_linear_scratch(w.tensor, rows) + 64)
     table.linear(w.tensor, address(wide), K + gap, address(bias), f, address(y), M + 3, rows, address(scratch))
     assert (y[:, M:].view(np.uint32) == 0xFFFFFFFF).all() and (scratch[-64:] == 0xFF).all()
     return y[:, :M]
@@ -538,7 +536,7 @@ def test_sanitizers_find_nothing(library: Any, tmp_path: Path) -> None:
         pytest.skip("the compiler has no AddressSanitizer or UndefinedBehaviorSanitizer")
     objects = lib.compile_objects(command, tmp_path, machine=platform.machine(), extra=["-O1"])
     calls = str(Path(__file__).with_name("kernel_calls.c"))
-    lib.run([*command, "-Wall", "-Wextra", "-Werror", calls, *objects, "-o", str(program), *lib.LIBRARIES])
+    lib.run([*command, "-Wall", "-Wextra", "-Werror", calls, *objects, "-o", str(program), *LIBRARIES])
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=300)
     assert (done.returncode, done.stderr, int(done.stdout)) == (0, "", len([*lib.tables(library)]))
 

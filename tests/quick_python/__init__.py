@@ -1,7 +1,7 @@
-"""A `python` that has torch imported already: what a test starts by it is a fork of one process that waits for it.
+"""A `python` that has torch and nmt imported already: what a test starts by it is a fork of one process that waits.
 
-`[*quick_python(), "-m", "nmt.cli.translate", ...]` does what `[sys.executable, "-m", ...]` does with a second of CPU
-time less. Streams, working directory, environment, exit code and relayed signals are those of the command.
+`[*quick_python(), "-m", "nmt.cli.translate", ...]` does what `[sys.executable, "-m", ...]` does with two seconds of
+CPU time less. Streams, working directory, environment, exit code and relayed signals are those of the command.
 `sys.executable` is for tests that need the number of the command's process, its process group or its limits, kill it by
 SIGKILL, or look at what it imports.
 """

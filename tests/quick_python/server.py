@@ -1,4 +1,4 @@
-"""Waits with torch imported, and becomes the commands that client.py asks for: server.py SOCKET DESCRIPTOR.
+"""Waits with torch and nmt imported, and becomes the commands that client.py asks for: server.py SOCKET DESCRIPTOR.
 
 Each connection is served by a fork, which makes another one, the command, and tells its number and how it ended.
 """
@@ -6,6 +6,7 @@ Each connection is served by a fork, which makes another one, the command, and t
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -20,6 +21,11 @@ import sacrebleu  # noqa: F401
 import sentencepiece  # noqa: F401
 import torch  # noqa: F401
 import yaml  # noqa: F401
+
+sys.path.insert(0, os.path.abspath(f"{__file__}/../../.."))
+for late in ("nmt.library.translator", "nmt.training.run"):  # what commands import late; no command itself
+    importlib.import_module(late)
+del sys.path[0]
 
 READ_AT_START = ("OMP_", "MKL_", "GOMP_", "KMP_", "LD_", "PYTHON", "TRITON_", "MALLOC_", "ONEDNN_", "LRU_", "TORCH")
 """Names of variables that Python, torch and its libraries read once, when they start."""
