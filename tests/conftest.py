@@ -111,9 +111,11 @@ def _the_environment_is_that_of_before() -> Iterator[None]:
     starts shall not find them: with other settings than it has, `quick_python` is not quick."""
     before = dict(os.environ)
     yield
-    if os.environ != before:
-        os.environ.clear()
-        os.environ.update(before)
+    for name in before.keys() | os.environ.keys():
+        if name not in before:
+            del os.environ[name]
+        elif os.environ.get(name) != before[name]:
+            os.environ[name] = before[name]
 
 
 @pytest.fixture(scope="session")
