@@ -10,11 +10,12 @@ import dataclasses
 import inspect
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 from nmt.config.problems import COMPONENTS
 from nmt.config.schema import SECTIONS, Config, DecodingConfig
-from nmt.light.options import DOORS, OPTIONS, Option
+from nmt.light.options import DOORS, ENGINE, OPTIONS, TORCH, Option
 from nmt.registry import METRICS, TASKS, field_docstrings
 
 _INTRODUCTION = """# Configuration
@@ -40,7 +41,7 @@ _DOORS = """## Who has which
 
 What a form of the model lacks is refused by name.
 """
-_SAID = ("name", "pairs", "flag", "file", "model", "language", "text")
+_SAID = ("name", "pairs", "flag", "file", "model", "language", "text", "phrases", "list")
 """Kinds of options whose meaning says what may be given."""
 
 _TITLES = {
@@ -99,14 +100,26 @@ def markdown() -> str:
 def decoding_markdown() -> str:
     """The page about the options of a search."""
     parts = [_DECODING, *(_described(option) for option in OPTIONS.values()), "", _DOORS]
-    for door, form in DOORS.items():
-        has = [f"`{name}`" for name, option in OPTIONS.items() if door in option.doors]
-        lacks = [f"`{name}`" for name, option in OPTIONS.items() if door not in option.doors]
-        said = f"only {', '.join(has)}" if len(has) < len(lacks) else f"all but {', '.join(lacks)}"
-        limited = {name: option.only[door] for name, option in OPTIONS.items() if door in option.only}
-        only = [f"; of `{name}` only {', '.join(values)}" for name, values in limited.items()]
-        parts.append(f"- **{door}** ({form}): {said}{''.join(only)}")
+    for doors in (TORCH, ENGINE, ("server",), ("onnx",)):
+        forms = ", ".join(f"**{door}** ({DOORS[door]})" for door in doors)
+        own = [f"\n    - {door}: {without}" for door in doors if (without := _limits(door, among=doors))]
+        parts.append(f"- {forms}: {_limits(*doors)}{''.join(own)}")
     return "\n".join(parts) + "\n"
+
+
+def _limits(*doors: str, among: Sequence[str] = ()) -> str:
+    """What these doors do not have; `among`: doors whose common limits have been told."""
+    parts = []
+    known = [option for option in OPTIONS.values() if not among or set(among) & set(option.doors)]
+    lacks = [f"`{option.name}`" for option in known if not set(doors) & set(option.doors)]
+    has = [f"`{option.name}`" for option in known if set(doors) & set(option.doors)]
+    if lacks:
+        parts.append(f"only {', '.join(has)}" if len(has) < len(lacks) else f"all but {', '.join(lacks)}")
+    for option in known:
+        limits = {tuple(option.only.get(door, ())) for door in doors}
+        if len(limits) == 1 and limits != {tuple(option.only.get(door, ())) for door in among}:
+            parts += [f"of `{option.name}` only {', '.join(limit)}" for limit in limits if limit]
+    return ", ".join(parts)
 
 
 def _described(option: Option) -> str:

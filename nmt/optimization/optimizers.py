@@ -156,7 +156,10 @@ class _Renamed(torch.optim.Optimizer):
 
 @OPTIMIZERS.register("sgd")
 class SGD(_Renamed, torch.optim.SGD):
-    """Stochastic gradient descent: w -= lr * b, b = momentum * b + (1 - dampening) * g, by default the gradient g."""
+    """Stochastic gradient descent.
+
+    w -= lr * b, b = momentum * b + (1 - dampening) * g, by default the gradient g.
+    """
 
     moments = staticmethod(lambda options: int(options.momentum > 0))  # numbers kept for each weight
 
@@ -176,8 +179,9 @@ class SGD(_Renamed, torch.optim.SGD):
 
 @OPTIMIZERS.register("adadelta")
 class AdaDelta(_Renamed, torch.optim.Adadelta):
-    """AdaDelta (Zeiler, 2012): w -= lr * d, d = sqrt(D + epsilon) / sqrt(G + epsilon) * g; `training.lr` is mostly 1.0.
+    """AdaDelta (Zeiler, 2012); `training.lr` is mostly 1.0.
 
+    w -= lr * d, d = sqrt(D + epsilon) / sqrt(G + epsilon) * g.
     G and D are decaying means of g^2 and of d^2.
     """
 
@@ -193,7 +197,10 @@ class AdaDelta(_Renamed, torch.optim.Adadelta):
 
 @OPTIMIZERS.register("rmsprop")
 class RMSProp(_Renamed, torch.optim.RMSprop):
-    """RMSProp (Tieleman and Hinton, 2012): w -= lr * g / (sqrt(G) + epsilon), G the decaying mean of g^2."""
+    """RMSProp (Tieleman and Hinton, 2012).
+
+    w -= lr * g / (sqrt(G) + epsilon), G the decaying mean of g^2.
+    """
 
     moments = staticmethod(lambda options: 1 + int(options.momentum > 0) + int(options.centered))
 
@@ -211,7 +218,10 @@ class RMSProp(_Renamed, torch.optim.RMSprop):
 
 @OPTIMIZERS.register("adagrad")
 class Adagrad(_Renamed, torch.optim.Adagrad):
-    """Adagrad (Duchi et al., JMLR 2011): w -= lr * g / (sqrt(G) + epsilon), G the sum of all g^2 so far."""
+    """Adagrad (Duchi et al., JMLR 2011).
+
+    w -= lr * g / (sqrt(G) + epsilon), G the sum of all g^2 so far.
+    """
 
     moments = staticmethod(lambda options: 1)
 

@@ -49,7 +49,10 @@ class _OneKernel(torch.optim.Optimizer):
 
 @OPTIMIZERS.register("adam")
 class Adam(_OneKernel, torch.optim.Adam):
-    """Adam (Kingma and Ba, ICLR 2015): w -= lr * m^ / (sqrt(v^) + epsilon), m^ and v^ bias-corrected."""
+    """Adam (Kingma and Ba, ICLR 2015).
+
+    w -= lr * m^ / (sqrt(v^) + epsilon), m^ and v^ bias-corrected.
+    """
 
     @dataclass(frozen=True, kw_only=True)
     class Options:

@@ -120,9 +120,9 @@ def warm_up(step: int, warmup_steps: int) -> float:
 
 @SCHEDULES.register("constant")
 class Constant(Schedule):
-    """The same rate always, after an optional linear warm-up: lr * min(1, (s + 1) / warmup_steps).
+    """The same rate always, after an optional linear warm-up.
 
-    `training.lr` is that rate. Zero: `vanilla`.
+    lr * min(1, (s + 1) / warmup_steps). `training.lr` is that rate. Zero: `vanilla`.
     """
 
     @dataclass(frozen=True, kw_only=True)
