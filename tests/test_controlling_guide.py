@@ -18,8 +18,6 @@ from tests.tiny_run import make_run
 GUIDE = page_of("docs/controlling.md")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", GUIDE, flags=re.M | re.S)
 COMMANDS = [line for kind, text in BLOCKS if not kind for line in text.splitlines() if re.match("nmt-[a-z]+ ", line)]
-SHOWN = ("news.jsonl", "requests.jsonl")
-"""The files of the JSON blocks, in order."""
 TEXT = ["The house is small.", "The car is red.", "The sky is blue."]
 
 
@@ -35,8 +33,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "news.prefix").write_text("Das Haus\n\nDer \n")
     (tmp_path / "letter.en").write_text(*blocks("text"))
     (tmp_path / "terms.tsv").write_text(*blocks("tsv"))
-    for name, content in zip(SHOWN, blocks("json"), strict=True):
-        (tmp_path / name).write_text(content)
+    (tmp_path / "news.jsonl").write_text(*blocks("json"))
+    (avoiding,) = re.findall(r"`(\{\"text\".*\})`", GUIDE)
+    requests = [{"text": TEXT[0], "prefix": "Das Haus"}, json.loads(avoiding), {"text": TEXT[2]}]
+    (tmp_path / "requests.jsonl").write_text("".join(f"{json.dumps(request)}\n" for request in requests))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

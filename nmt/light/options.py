@@ -219,7 +219,7 @@ OPTIONS: Final = {
     ),
     "domain": Option(
         "language", "domain of the text, for a model that has several, such as medical",
-        "Trained with the target language: its token is then `>>deu+medical<<`.",
+        "One with which the target language was trained; its token is then `>>deu+medical<<`.",
         words=(NONE,), metavar="NAME", doors=(*TORCH, *ENGINE, "server"),
     ),
     "split": Option(

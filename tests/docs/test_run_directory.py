@@ -133,9 +133,8 @@ def test_a_language_model_has_the_fields_that_the_page_says(tmp_path: Path) -> N
 
 
 def test_the_numbers_of_formats_are_those_of_the_code() -> None:
-    rows = PAGE[PAGE.index("| what is written |") :].split("\n\n")[0].splitlines()[2:]
-    cells = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
-    numbers = {row[0].partition(" (")[0]: (row[1], row[2]) for row in cells}
+    rows = re.findall(r"^- ([^(\n]*) \(.*\): (\d(?: or \d)?), since (\S+)\. ", PAGE, flags=re.M)
+    numbers = {name: (number, since) for name, number, since in rows}
     assert {name.strip("`"): number for name, (number, _) in numbers.items()} == {
         "config.yaml": str(upgrade.FORMAT),
         "training.pt": str(state.STATE_FORMAT),
