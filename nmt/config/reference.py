@@ -22,20 +22,17 @@ _INTRODUCTION = """# Configuration
 
 Every key, with its default (`key=value`), or in parentheses what counts where it is not set. A run cannot be resumed
 with another value of a key marked *. Any key can be set on the command line: `--set training.lr=3e-4`.
-`python -m nmt.config.reference` prints this page.
 
 A key such as `cell` names one of the components below, or one of a [plugin](plugins.md); `cell_options` has the
 options that are listed there.
 """
 
-_ELSEWHERE = """The search in validation, and the defaults of nmt-translate and nmt-eval. The keys are
-[options of a search](decoding_options.md), which commands, library and server have, too.
-"""
+_ELSEWHERE = "The search in validation, and the defaults of commands: [options of a search](decoding_options.md).\n"
 _DECODING = """# Options of a search
 
 With defaults and allowed values. Down to `ensemble_mean` they are keys of section `decoding` of a configuration; all
 are keywords of `Translator.translate` and keys of a request. On a command line: `--` and the name with hyphens,
-`--search-option` for `search_options`. `python -m nmt.config.reference decoding` prints this page.
+`--search-option` for `search_options`.
 """
 _DOORS = """## Who has which
 
@@ -77,7 +74,7 @@ def markdown() -> str:
         parts.append(f"## {title}: `{key if key in _LISTS else f'{key}_options'}`\n")
         page = _PAGES.get(key, "")
         if page:
-            parts.append(f"All are described in [{page.partition('#')[0]}]({page}). Those with options:\n")
+            parts.append(f"[{page.partition('#')[0]}]({page}) describes all. Those with options:\n")
         options = {name: _rows(registry.get(name).Options) for name in registry.names()}
         owners: dict[tuple[str, str, str], list[str]] = {}
         for name, rows in options.items():

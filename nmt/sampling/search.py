@@ -60,7 +60,7 @@ class SampleOptions:
     top_p: float = 1.0
     """Draw among the fewest words that have this probability together (Holtzman et al., 2020), after `top_k`."""
     seed: int = 1
-    """Seed of the random numbers, which depend on it and the line alone."""
+    """Seed of the random numbers, which depend on it and the line."""
 
     def __post_init__(self) -> None:
         positive("temperature", self.temperature)
