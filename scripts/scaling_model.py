@@ -38,7 +38,7 @@ LATENCY = 46e-6
 """Seconds of a small all-reduce between two nodes (issue 1244 of NVIDIA/nccl). That it is half of this in a node, and
 grows by HOP with each doubling of the nodes, is assumed."""
 HOP = 10e-6
-SIZES = (8, 16, 128, 1024)
+SIZES = (8, 16, 1024)
 
 
 @dataclass(frozen=True)

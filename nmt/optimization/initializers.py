@@ -64,7 +64,7 @@ class NormalUnitScaling(Initializer):
 
 @INITIALIZERS.register("uniform_unit_scaling")
 class UniformUnitScaling(Initializer):
-    """Uniform with variance g / n for n = (fan_in + fan_out) / 2, that is, in +-sqrt(3 g / n)."""
+    """Uniform in +-sqrt(3 g / n), which has variance g / n."""
 
     Options = Gain
     options: Gain

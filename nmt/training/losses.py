@@ -154,7 +154,10 @@ class Loss:
 
 @LOSSES.register("cross_entropy")
 class CrossEntropy(Loss):
-    """Cross entropy with `training.label_smoothing`, fused with the output layer: the logits are never all there."""
+    """Cross entropy with `training.label_smoothing`, fused with the output layer.
+
+    The logits are never all there.
+    """
 
     smooths = True
 
