@@ -64,7 +64,10 @@ class NormalUnitScaling(Initializer):
 
 @INITIALIZERS.register("uniform_unit_scaling")
 class UniformUnitScaling(Initializer):
-    """Uniform in +-sqrt(3 g / n), which has variance g / n."""
+    """Uniform in +-sqrt(3 g / n), which has variance g / n.
+
+    n = (fan_in + fan_out) / 2.
+    """
 
     Options = Gain
     options: Gain
