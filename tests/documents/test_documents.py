@@ -23,6 +23,9 @@ from nmt.interop.run_layout import read_facts
 from nmt.models.base import DecodingState
 from nmt.search.translator import translator_of
 from nmt.search.values import FIRST_EOS_PENALTY
+from nmt.serving import command as serve
+from tests.distributed.launch import Ranks
+from tests.distributed.work import train_run
 from tests.tiny_training import WORDS, events, nmt_train, write_config
 
 DOCUMENT = ["ba be", "du fa le", "", "ga", "ba be", "mi no nu", "du fa le", "", "", "du fa le"]
@@ -300,6 +303,22 @@ def test_other_doors_refuse_such_a_model(run: Path, tmp_path: Path, monkeypatch:
             translator.live()
         with pytest.raises(ConfigError, match="data.context: 'state' has no place where sentences"):
             nmt.backtranslate(translator, run.parent / "dev.en", tmp_path / "made")
+    assert serve.main([str(run), "--device", "cpu", "--port", "0", "--quiet"]) == 2
+    assert "data.context: 'state' has no place where sentences are translated alone" in capsys.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="WORLD_SIZE"), fp32(run) as translator:
         translator.translate("ba")
+
+
+def test_onnx_graphs_have_no_states_of_documents(run: Path, tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("onnx")
+    assert export.main([str(run), "-o", str(tmp_path / "graphs"), "--format", "onnx"]) == 2
+    assert "data.context: 'state' is not known to this format" in capsys.readouterr().err
+    assert not (tmp_path / "graphs").exists()
+
+
+def test_several_processes_do_not_train_on_parts_of_documents(tmp_path: Path) -> None:
+    write_documents(tmp_path)
+    ranks = Ranks(2, train_run, ["--config", str(config_of(tmp_path))], {}, folder=tmp_path / "said")
+    assert ranks.wait() == [2, 2]
+    assert any("WORLD_SIZE: several processes share out sentences" in line for line in ranks.said(0)), ranks.said(0)

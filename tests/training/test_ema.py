@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 from pathlib import Path
@@ -151,3 +152,18 @@ def test_validations_of_a_run_begin_the_average(tmp_path: Path) -> None:
     assert nmt_train(write_config(tmp_path, training=training)) == 0
     average = training_state(tmp_path / "run", 12)["updater"]["average"]
     assert average["has_begun"] and 0 < average["updates"] < 12 and len(average["scores"]) == 6
+
+
+def test_a_run_whose_version_saved_only_the_number_of_updates_does_not_warm_up_again(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    training = {"ema_decay": 0.9, "max_steps": 3, "save_every": 3, "validate_every": 3}
+    assert nmt_train(write_config(tmp_path, training=training)) == 0
+    folder = tmp_path / "run/checkpoints/step-3"
+    state = torch.load(folder / "training.pt", weights_only=True)
+    state["updater"]["ema_updates"] = state["updater"].pop("average")["updates"]
+    torch.save(state, folder / "training.pt")
+    sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+    del sums["SHA256SUMS"]
+    (folder / "SHA256SUMS").write_text("".join(f"{value}  {name}\n" for name, value in sums.items()))
+    assert nmt_train(write_config(tmp_path, training={**training, "max_steps": 5})) == 0
+    assert training_state(tmp_path / "run", 5)["updater"]["average"] == {"updates": 5}
