@@ -109,14 +109,9 @@ class CaseMarks:
         self._odd = re.compile(f"{whole}|[{MARKS}{_COMBINING}]")
         self._expected: tuple[dict[str, bool], dict[str, bool]] = {}, {}
 
-    def marked(self, text: str, *, inside: bool = False, goes_on: bool = False) -> str:
-        """The text in small letters with marks.
-
-        Args:
-            inside: it does not begin its line.
-            goes_on: its last word may continue, so that it has a mark even where it is as expected.
-        """
-        return "".join(part for _, part in self._parts(text, inside=inside, goes_on=goes_on))
+    def marked(self, text: str, *, inside: bool = False) -> str:
+        """The text in small letters with marks; `inside`: it does not begin its line."""
+        return "".join(part for _, part in self._parts(text, inside=inside))
 
     def marked_places(self, text: str) -> tuple[str, list[int]]:
         """The same, and for each of its characters, and its end, the place of the text from which it is."""
@@ -126,10 +121,10 @@ class CaseMarks:
             places += [begin] if part in MARKS else range(begin, begin + len(part))
         return made, [*places, len(text)]
 
-    def _parts(self, text: str, *, inside: bool = False, goes_on: bool = False) -> Iterator[tuple[int, str]]:
+    def _parts(self, text: str, *, inside: bool = False) -> Iterator[tuple[int, str]]:
         """What the marked text is made of, each with its place in the text; a mark is a part of its own."""
         small, words, literals = lower(text), list[_Word](), list[int]()
-        if not goes_on and self._is_plain(text, inside):
+        if self._is_plain(text, inside):
             if small:
                 yield 0, small
             return
@@ -146,7 +141,7 @@ class CaseMarks:
                 literals.append(begin)
             inside = inside or kind in ("word", "digit")
         at = 0
-        for begin, end, marks, parts, end_mark in _chosen(words, literals, len(text) if goes_on else -1, text):
+        for begin, end, marks, parts, end_mark in _chosen(words, literals, text):
             space = begin - 1 if begin > at and text[begin - 1] == " " and marks else begin
             yield from [(at, small[at:space])] if space > at else []
             yield from ((space, mark) for mark in marks)
@@ -229,7 +224,7 @@ class CaseMarks:
 
 
 def _chosen(
-    words: Sequence[_Word], literals: Sequence[int], open_end: int, text: str
+    words: Sequence[_Word], literals: Sequence[int], text: str
 ) -> Iterator[tuple[int, int, str, Sequence[str], str]]:
     """What is not as expected, in the order of the text: begin, end, marks before it, its parts, mark behind it."""
     modes = [""] * len(words)
@@ -249,7 +244,7 @@ def _chosen(
         end_mark = _END if mode and i + 1 < len(words) and not modes[i + 1] else ""
         if mode == _STRETCH:
             events.append((word.begin, word.end, opens, (_ended(word.small),), end_mark))
-        elif word.end == open_end or (not mode and (word.is_unexpected or word.is_composed)):
+        elif not mode and (word.is_unexpected or word.is_composed):
             mark, *parts = word.parts()
             events.append((word.begin, word.end, opens + mark, parts, end_mark))
         elif opens or end_mark:

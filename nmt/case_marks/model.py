@@ -151,12 +151,12 @@ class MarkedModel:
         ids = self._processor.encode([self._marks.marked(line) for line in self._read(lines)], **options)
         return ids[0] if isinstance(text, str) else ids
 
-    def encode_part(self, lines: Sequence[str], *, inside: bool) -> list[list[int]]:
-        """Ids of texts that stand inside a line, or begin one whose last word may continue."""
-        marked = [self._marks.marked(line, inside=inside, goes_on=not inside) for line in self._read(lines)]
+    def encode_inside(self, lines: Sequence[str]) -> list[list[int]]:
+        """Ids of texts that stand inside a line."""
+        marked = [self._marks.marked(line, inside=True) for line in self._read(lines)]
         space = self._processor.piece_to_id(_SPACE)
         return [
-            ids[1:] if inside and text[:1] in self.symbols and ids[:1] == [space] else ids
+            ids[1:] if text[:1] in self.symbols and ids[:1] == [space] else ids
             for text, ids in zip(marked, self._processor.encode(marked), strict=True)
         ]
 

@@ -168,9 +168,9 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         return self._target.encode(list(lines), out_type=int, num_threads=1)
 
-    def encode_part(self, lines: Sequence[str], *, inside: bool) -> list[list[int]]:
-        encode = getattr(self._target, "encode_part", None)
-        return encode(lines, inside=inside) if encode else self.encode_target(lines)
+    def encode_inside(self, lines: Sequence[str]) -> list[list[int]]:
+        encode = getattr(self._target, "encode_inside", self.encode_target)
+        return encode(lines)
 
     def spelled(self, text: str) -> str:
         spell = getattr(self._target, "spelled", None)

@@ -68,8 +68,8 @@ class Tokenizer(ABC):
     def encode_target(self, lines: Sequence[str]) -> list[list[int]]:
         """Ids of each target line."""
 
-    def encode_part(self, lines: Sequence[str], *, inside: bool) -> list[list[int]]:
-        """Ids of target texts that stand inside a line, or begin one whose last word may continue; by default lines."""
+    def encode_inside(self, lines: Sequence[str]) -> list[list[int]]:
+        """Ids of target texts that stand inside a line; by default as of lines."""
         return self.encode_target(lines)
 
     def spelled(self, text: str) -> str:

@@ -184,7 +184,8 @@ class RequiredDespiteRepeats:
 
 
 class ForcedPrefix:
-    """Each sentence begins with its own words, even if earlier rules exclude them."""
+    """Each sentence begins with its own words, even if earlier rules exclude them. Each has the probability of the most
+    probable one: by a length penalty long translations would make up for an improbable beginning."""
 
     def __init__(self, prefixes: Sequence[Sequence[int]], *, device: torch.device) -> None:
         """`prefixes`: of each sentence of the batch its first words, as the search calls them; empty for none."""
@@ -197,6 +198,7 @@ class ForcedPrefix:
             return
         forced = self._prefixes[step.lines, place].unsqueeze(1)  # [N, 1]
         kept = original.gather(1, forced.clamp(min=0))
+        kept = torch.where(kept.isfinite(), original.amax(1, keepdim=True), kept)
         log_probs.masked_fill_(forced >= 0, -math.inf)
         log_probs.scatter_(1, forced.clamp(min=0), torch.where(forced >= 0, kept, log_probs[:, :1]))
 
@@ -262,7 +264,7 @@ class SpelledWords:
     """The rule that makes each sentence finish its started word.
 
     Tokens within the word have the model's probability whatever other rules exclude; for tokens that run beyond its
-    end, the other rules apply.
+    end, the other rules apply. The best first token has the probability that those of a `ForcedPrefix` have.
     """
 
     def __init__(
@@ -296,6 +298,8 @@ class SpelledWords:
                 log_probs[row] = -math.inf
                 log_probs[row, within] = original[row, within]
                 log_probs[row, beyond] = kept
+                if not spelled and log_probs[row].max().isfinite():
+                    log_probs[row] += original[row].max() - log_probs[row].max()
 
 
 @dataclass(frozen=True)
@@ -475,17 +479,20 @@ class ConstraintsMaker:
         )
 
     def with_prefix(self, request: Request, text: str) -> str:
-        """A translation that begins with the prefix as it was given, also where the tokenizer writes it otherwise."""
+        """A translation that begins with the prefix as it was given, also where the tokenizer writes it otherwise, or the
+        word in which it ends, which has become longer, with another letter."""
         if not request.prefix.strip():
             return text
         prefix = on_one_line(request.prefix).strip()
         written = on_one_line(self._tokenizer.decode_target(self.ids_of(request.prefix, inside=False))).strip()
-        return prefix + text.lstrip().removeprefix(written)
+        text, spelled = text.lstrip(), self._tokenizer.spelled
+        return prefix + (text[len(written) :] if spelled(text).startswith(spelled(written)) else text)
 
     def ids_of(self, text: str, *, inside: bool) -> Sequence[int]:
         """A text inside a translation, or at its beginning, in tokens, without white space at its ends: of its
         spellings in Unicode the first that has the fewest."""
-        encoded = self._tokenizer.encode_part(spellings(text.strip()), inside=inside)
+        encode = self._tokenizer.encode_inside if inside else self._tokenizer.encode_target
+        encoded = encode(spellings(text.strip()))
         return min(encoded, key=lambda ids: (ids.count(UNK), len(ids)))
 
 

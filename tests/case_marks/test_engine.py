@@ -49,9 +49,8 @@ def test_ids_and_texts_are_the_same(tokenizer: SentencePieceTokenizer, model: Mo
         assert model.encode(text.encode()) == ids, text
         assert model.decode(ids).decode() == tokenizer.decode_target(ids), text
         assert model.spelled(text.encode()).decode() == tokenizer.spelled(text)
-    for inside in (False, True):
-        for text, ids in zip(texts, tokenizer.encode_part(texts, inside=inside), strict=True):
-            assert model.encode(text.encode(), inside=inside) == ids, text
+    for text, ids in zip(texts, tokenizer.encode_inside(texts), strict=True):
+        assert model.encode(text.encode(), inside=True) == ids, text
 
 
 def test_places_of_tokens_are_the_same(tokenizer: SentencePieceTokenizer, model: Model) -> None:

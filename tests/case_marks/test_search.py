@@ -10,10 +10,12 @@ import pytest
 
 import nmt
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
+from nmt.config import load_config
 from nmt.exporting import command as export
 from nmt.interop.model_dir import load_model
-from nmt.search.constraints import Phrases
+from nmt.search.constraints import ConstraintsMaker, Phrases
 from tests.compiled import needed_engine
+from tests.conftest import REPOSITORY
 from tests.tiny_run import make_run
 
 LINES = [f"the {size} Dog of NASA {verb} the Cat" for size in ("small", "big") for verb in ("saw", "is", "likes")]
@@ -62,6 +64,18 @@ def test_translations_begin_with_their_prefix(run: Path, beam: int) -> None:
         assert text.startswith(prefix.strip()) and text.count(prefix.strip()) == 1, (prefix, text)
 
 
+def test_prefixes_are_split_as_lines_are_and_stay_as_they_were_given(run: Path) -> None:
+    """A mark where none is usual would make a model continue oddly; without it a longer word may have another letter."""
+    translator, tokenizer = nmt.load(run), load_model(run).tokenizer
+    for prefix in ("The Dog of NASA ", "the Cat saw "):
+        tokens = translator.translate("the small dog", prefix=prefix, details=["tokens"]).tokens
+        (ids,) = tokenizer.encode_target([prefix.strip()])
+        assert tokens[: len(ids)] == tuple(tokenizer.target_tokens(ids))
+    maker = ConstraintsMaker(tokenizer, load_config(REPOSITORY / "configs/demo.yaml").decoding)
+    assert maker.with_prefix(nmt.Request("", prefix="the do"), "the Dog saw") == "the dog saw"
+    assert maker.with_prefix(nmt.Request("", prefix="the do"), "of NASA") == "the doof NASA"
+
+
 def test_phrases_are_forbidden_in_any_case(run: Path) -> None:
     tokenizer = load_model(run).tokenizer
     pieces = tokenizer.target_pieces()
@@ -102,6 +116,7 @@ def test_the_engine_translates_and_keeps_to_them_as_the_run_does(run: Path, file
                     other.source_pieces,
                 )
                 assert own.n_best[0].alignment == other.n_best[0].alignment
+                assert own.score == pytest.approx(other.score, rel=1e-4)
         for phrase in ("dog", "Of NASA"):
             with pytest.raises(nmt.DataError, match="is in the prefix"):
                 by_file.translate("the", prefix="The DOG of Nasa SAW", forbidden=[phrase])

@@ -60,7 +60,11 @@ class Library:
             ("close", None, (model,)),
             ("size", ctypes.c_int32, (model,)),
             ("encode", ctypes.c_int64, (model, text, size, ctypes.POINTER(Ids), length)),
-            ("encode_part", ctypes.c_int64, (model, text, size, ctypes.c_bool, ctypes.POINTER(Ids), length)),
+            (
+                "encode_word",
+                ctypes.c_int64,
+                (model, text, size, ctypes.c_bool, ctypes.c_char_p, ctypes.POINTER(Ids), length),
+            ),
             ("spelled", ctypes.c_int64, (model, text, size, ctypes.POINTER(Text), length)),
             ("decode", ctypes.c_int64, (model, Ids, ctypes.c_int64, ctypes.POINTER(Text), length)),
             ("encode_spans", ctypes.c_int64, (model, text, size, *2 * (ctypes.POINTER(Ids), length))),
@@ -94,14 +98,14 @@ class Model:
     def __len__(self) -> int:
         return int(self._c.subwords_size(self._model))
 
-    def encode(self, text: bytes, *, inside: bool | None = None) -> list[int]:
-        """Of a line, or of a part of one: `inside` it or at its beginning."""
+    def encode(self, text: bytes, *, inside: bool = False) -> list[int]:
+        """Of a line, or of a text that stands `inside` one."""
         ids, room = Ids(), ctypes.c_size_t()
         result = ctypes.byref(ids), ctypes.byref(room)
-        if inside is None:
-            count = self._c.subwords_encode(self._model, text, len(text), *result)
+        if inside:
+            count = self._c.subwords_encode_word(self._model, text, len(text), True, bytes(8), *result)
         else:
-            count = self._c.subwords_encode_part(self._model, text, len(text), inside, *result)
+            count = self._c.subwords_encode(self._model, text, len(text), *result)
         assert 0 <= count <= room.value
         found = ids[:count] if count else []
         _C.free(ids)

@@ -35,13 +35,18 @@ def all_of(
     limit: int,
     alpha: float = 0.7,
     next_word: Callable[[list[int]], list[float]] | None = None,
+    given: Sequence[Sequence[int]] = (),
 ) -> list[tuple[float, list[int]]]:
-    """All sequences of 2 to `limit` tokens that end with EOS and keep to a rule, best first."""
+    """All sequences of 2 to `limit` tokens that end with EOS and keep to a rule, best first. Of the first tokens the best of
+    those `given` counts as the most probable of all."""
     found: list[tuple[float, list[int]]] = []
     stack: list[tuple[float, list[int]]] = [(0.0, [])]
     while stack:
         total, ids = stack.pop()
         values = log_probabilities(model, source, ids, zeros=[0]) if next_word is None else next_word(ids)
+        if len(ids) < len(given):
+            raised = max(values) - max(values[token] for token in given[len(ids)])
+            values = [value + raised for value in values]
         for token, value in enumerate(values):
             longer = [*ids, token]
             if token == PAD or not allowed(longer) or (token == EOS and not ids):
@@ -82,6 +87,10 @@ CASES: list[tuple[list[Rule], ALLOWED]] = [
 ]
 
 
+GIVEN = {3: [[4], [4], [3]]}
+"""The prefixes of these cases."""
+
+
 def assert_best(found: list[Hypothesis], expected: list[tuple[float, list[int]]], *, n: int = 5) -> None:
     assert [one.ids for one in found[:n]] == [cut(ids) for _, ids in expected[:n]]
     assert [one.score for one in found[:n]] == pytest.approx([score for score, _ in expected[:n]], abs=1e-10)
@@ -92,7 +101,7 @@ def assert_best(found: list[Hypothesis], expected: list[tuple[float, list[int]]]
 def test_the_widest_beam_is_the_exhaustive_search(case: int, seed: int) -> None:
     rules, allowed = CASES[case]
     model = TableModel(seed, vocabulary=V, eos=-1.0)
-    expected = all_of(model, [3, 4, EOS], allowed, limit=5)
+    expected = all_of(model, [3, 4, EOS], allowed, limit=5, given=GIVEN.get(case, ()))
     found = beam_search(RuledModel(model, rules=rules), SOURCE, max_length_offset=2, n_best=40, **WIDE)[0]
     finished = [one for one in found if one.has_ended]
     assert_best(finished, expected, n=len(finished))
@@ -105,7 +114,7 @@ def test_the_widest_beam_is_the_exhaustive_search(case: int, seed: int) -> None:
 def test_an_ensemble_keeps_to_rules(case: int) -> None:
     rules, allowed = CASES[case]
     tables = [Table(seed, vocabulary=V, eos=-1.0) for seed in (3, 4)]
-    expected = all_of(NumpyEnsemble(tables), [3, 4, EOS], allowed, limit=6)
+    expected = all_of(NumpyEnsemble(tables), [3, 4, EOS], allowed, limit=6, given=GIVEN.get(case, ()))
     found = beam_search(RuledModel(Ensemble(tables), rules=rules), SOURCE, max_length_offset=3, n_best=1, **WIDE)[0]
     assert_best(found, expected, n=1)
 
@@ -191,13 +200,15 @@ def test_companions_do_not_matter(search: Any) -> None:
 
 
 def test_scores_are_the_models_own() -> None:
-    """Also of a forced prefix: its probabilities count, and nothing is normalised anew."""
+    """Nothing is normalised anew. Tokens of a prefix have the probability of the most probable ones."""
     model = TableModel(5, vocabulary=9, eos=1.0)
     rules = [MinimumLength(2), NoRepeatedNgrams(2), forced([7, 8])]
     options = {"beam_size": 4, "length_penalty": 0.6, "max_length_offset": 4}
     for one in beam_search(RuledModel(model, rules=rules), SOURCE, **options)[0]:
         ids = [*one.ids, EOS] if one.has_ended else one.ids
-        total = sum(log_probabilities(model, [3, 4, EOS], ids[:t], zeros=[0])[token] for t, token in enumerate(ids))
+        values = [log_probabilities(model, [3, 4, EOS], ids[:t], zeros=[0]) for t in range(len(ids))]
+        total = sum(max(own) if t < 2 else own[token] for t, (own, token) in enumerate(zip(values, ids, strict=True)))
+        assert max(values[1]) > values[1][ids[1]]
         assert one.score == pytest.approx(total / ((5 + len(ids)) / 6) ** 0.6, abs=1e-10)
 
 

@@ -57,7 +57,10 @@ def test_all_spellings_beside_an_exhaustive_search(seed: int) -> None:
         SpelledWords(Spellings(PIECES), [StartedWord(1, b" ab")], places=None),
         ForcedPrefix([[7]], device=torch.device("cpu")),
     ]
-    expected = all_of(model, [3, 4, EOS], lambda ids: allowed(ids) and (ids[-1] != EOS or len(ids) > 3), limit=5)
+    given = [[7], [3, 5, 6]]
+    expected = all_of(
+        model, [3, 4, EOS], lambda ids: allowed(ids) and (ids[-1] != EOS or len(ids) > 3), limit=5, given=given
+    )
     found = search(model, rules)
     assert len(found) > 5
     assert [one.ids for one in found] == [ids[:-1] for _, ids in expected[: len(found)]]

@@ -6,7 +6,6 @@
 
 #include "letters.h"
 #include "system.h"
-#include "words.h"
 
 static const char KIND[] = "markup 1\n";
 
@@ -197,13 +196,16 @@ static uint32_t hash_of(text t) {
     return hash;
 }
 
-/* Whether two texts have the same small letters. */
-static bool same_small(text a, text b) {
+size_t begins_alike(text t, text start) {
+    const char *begin = t.begin;
     int own, others;
-    for (; a.begin < a.end && b.begin < b.end; a.begin += own, b.begin += others)
-        if (lower_of(first_of(a, &own)) != lower_of(first_of(b, &others))) return false;
-    return a.begin == a.end && b.begin == b.end;
+    for (; t.begin < t.end && start.begin < start.end; t.begin += own, start.begin += others)
+        if (lower_of(first_of(t, &own)) != lower_of(first_of(start, &others))) return 0;
+    return start.begin == start.end ? (size_t)(t.begin - begin) : 0;
 }
+
+/* Whether two texts have the same small letters. */
+static bool same_small(text a, text b) { return begins_alike(a, b) == (size_t)(a.end - a.begin); }
 
 /* The usual form of a word; an empty text where it is that in small letters. */
 static text usual_of(const case_marks *m, text word) {
@@ -360,7 +362,7 @@ static void put_marked(output *o, const item *word, int mark) {
     }
 }
 
-int64_t case_mark(const case_marks *m, const char *from, size_t size, bool inside, bool goes_on, char **to, size_t *room,
+int64_t case_mark(const case_marks *m, const char *from, size_t size, bool inside, char **to, size_t *room,
                   case_origins *origins) {
     const text all = {from, from + size};
     item *items = NULL;
@@ -380,9 +382,8 @@ int64_t case_mark(const case_marks *m, const char *from, size_t size, bool insid
             at = own->own.end;
             continue;
         }
-        bool is_last = goes_on && own->own.end == all.end;
         int opens = own->stretch != NO_MARK && own->stretch != stretch ? own->stretch : NO_MARK, mark = NO_MARK;
-        bool is_marked = own->stretch == NO_MARK ? own->unexpected || own->composed || is_last : own->stretch == TITLE && is_last;
+        bool is_marked = own->stretch == NO_MARK && (own->unexpected || own->composed);
         if (is_marked) mark = own_mark(own);
         bool any = opens != NO_MARK || is_marked, spaced = any && own->own.begin > at && own->own.begin[-1] == ' ';
         put(&o, (text){at, own->own.begin - spaced});

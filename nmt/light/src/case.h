@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "split.h"
+#include "words.h"
 
 /* The small letter of a capital and the other way, where each leads to the other; else the character itself. */
 uint32_t lower_of(uint32_t);
@@ -30,11 +31,9 @@ typedef struct {
     size_t room;
 } case_origins;
 
-/* A text in UTF-8 with marks. `inside`: it does not begin its line; `goes_on`: its last word may. Writes to `*to`, which
-   has room for `*room` bytes and is grown, and returns how many it has; -1 where memory ends, as below. The origins may be
-   null, as may the places below. */
-int64_t case_mark(const case_marks *, const char *text, size_t size, bool inside, bool goes_on, char **to, size_t *room,
-                  case_origins *);
+/* A text in UTF-8 with marks. `inside`: it does not begin its line. Writes to `*to`, which has room for `*room` bytes and
+   is grown, and returns how many it has; -1 where memory ends, as below. The origins may be null, as may the places below. */
+int64_t case_mark(const case_marks *, const char *text, size_t size, bool inside, char **to, size_t *room, case_origins *);
 
 /* The text that one with marks stands for, and where in it each of the `size` bytes, and their end, stands. */
 int64_t case_unmark(const case_marks *, const char *text, size_t size, char **to, size_t *room, size_t *places);
@@ -42,6 +41,9 @@ int64_t case_unmark(const case_marks *, const char *text, size_t size, char **to
 /* Whether a text is one mark and nothing else, or begins with one. */
 bool case_is_mark(const char *text, size_t size);
 bool case_begins_with_mark(const char *text, size_t size);
+
+/* Bytes of a text that are another one, in whatever letters; 0 if it begins otherwise. */
+size_t begins_alike(text of, text start);
 
 /* A text in small letters. */
 int64_t case_lower(const char *text, size_t size, char **to, size_t *room);

@@ -685,14 +685,14 @@ static int64_t decoded(const nmt_model *m, const found *one, char **to, size_t *
     return size;
 }
 
-/* Makes a text begin with the prefix as it was given, where the tokenizer writes it otherwise. */
+/* Makes a text begin with the prefix as it was given, where the tokenizer writes it otherwise, or the word in which it ends, which
+   has become longer, with another letter. */
 static int64_t respelled(const wishes *asked, char **to, size_t *room, int64_t size) {
     text prefix = asked->prefix, own = {*to, *to + size};
     size_t given = (size_t)(prefix.end - prefix.begin);
     own.begin = after_spaces(own);
-    size_t written = asked->written_size, left = (size_t)(own.end - own.begin);
-    if (left >= written && !memcmp(own.begin, asked->written, written)) own.begin += written, left -= written;
-    size_t skipped = size ? (size_t)(own.begin - *to) : 0;
+    own.begin += begins_alike(own, (text){asked->written, asked->written + asked->written_size});
+    size_t skipped = size ? (size_t)(own.begin - *to) : 0, left = (size_t)(own.end - own.begin);
     if (!grown(to, 1, room, given + left + 1)) return -1;
     memmove(*to + given, *to + skipped, left);
     for (size_t i = 0; i < given; i++) (*to)[i] = prefix.begin[i] == '\n' || prefix.begin[i] == '\r' ? ' ' : prefix.begin[i];

@@ -157,7 +157,7 @@ static bool read_prefix(wishes *w, text prefix, const subwords *target, const vo
     w->prefix = stripped(prefix);
     if (w->prefix.begin == w->prefix.end) return true;
     const size_t bytes = (size_t)(w->prefix.end - w->prefix.begin);
-    own->count = subwords_encode_part(target, w->prefix.begin, bytes, false, &own->prefix, &id_room);
+    own->count = subwords_encode(target, w->prefix.begin, bytes, &own->prefix, &id_room);
     int64_t size = own->count < 0 ? -1 : subwords_decode(target, own->prefix, own->count, &w->written, &room);
     if (size < 0) return false;
     for (int64_t i = 0; i < size; i++)

@@ -47,6 +47,7 @@ typedef struct {
     bool busy;          /* else it has no sentence */
     i64 number;         /* of the sentence */
     i64 length, limit, steps;
+    float given;        /* by how much less probable the prefix is than the most probable tokens, which is in no score */
     memory *memories;   /* one for each model */
     ranked *alive, *finished;
     i64 alive_count, finished_count;
@@ -256,7 +257,7 @@ static bool begin(searcher *s, slot *own, const sentence *what, i64 row) {
     own->asked = what->asked;
     /* What it must begin with does not use up the limit. */
     if (own->asked && wish_tokens(own->asked) > own->limit) own->limit = s->set->max_length_offset + wish_tokens(own->asked);
-    own->steps = 0, own->alive_count = 1, own->finished_count = 0, own->node_count = 0, own->attention_count = 0;
+    own->steps = 0, own->given = 0.0f, own->alive_count = 1, own->finished_count = 0, own->node_count = 0, own->attention_count = 0;
     own->alive[0] = (ranked){0.0f, -1, 0};
     for (int m = 0; m < s->count; m++) {
         own->memories[m].length = 0;
@@ -327,12 +328,12 @@ static void finish(const searcher *s, slot *own, float score, int32_t at) {
 
 static bool collect(searcher *s, slot *own, found_list *to) {
     for (i64 i = 0; s->set->sample && i < own->alive_count; i++) /* samples that the limit has cut */
-        finish(s, own, own->alive[i].value / (float)penalty_of(s, own->steps), own->alive[i].node);
+        finish(s, own, (own->alive[i].value - own->given) / (float)penalty_of(s, own->steps), own->alive[i].node);
     while (own->finished_count > 1 && !isfinite(own->finished[own->finished_count - 1].value)) own->finished_count--;
     const ranked none = {-INFINITY, -1, 0}; /* where no finite probability was left */
     const ranked *best = own->finished_count ? own->finished : own->alive_count ? own->alive : &none;
     i64 count = own->finished_count ? own->finished_count : own->alive_count ? own->alive_count : 1;
-    double penalty = own->finished_count ? 1.0 : penalty_of(s, own->steps);
+    double penalty = own->finished_count ? 1.0 : penalty_of(s, own->steps), given = own->finished_count ? 0.0 : (double)own->given;
     if (count > s->set->n_best) count = s->set->n_best;
     for (i64 i = 0; !own->finished_count && s->set->coverage_penalty > 0.0f && i < own->alive_count; i++) {
         ranked one = {own->alive[i].value + (float)penalty * coverage(s, own, own->alive[i].node, -1), own->alive[i].node, 0};
@@ -344,7 +345,7 @@ static bool collect(searcher *s, slot *own, found_list *to) {
     bool fine = true;
     while (fine && to->count < count) {
         const ranked *one = &best[to->count];
-        float score = is_greedy(s) && !s->set->scores ? NAN : (float)((double)one->value / penalty);
+        float score = is_greedy(s) && !s->set->scores ? NAN : (float)(((double)one->value - given) / penalty);
         fine = write_down(s, own, one->node, score, isfinite(one->value), &to->best[to->count]);
         to->count++; /* what it has is freed with the list */
     }
@@ -419,7 +420,11 @@ static bool prepare(searcher *s, slot *own, i64 row, float *logits, i64 words, b
         s->entropies[row] = (float)(log(sum) - parts / sum);
     }
     *add = (float)((double)own->alive[row].value - (double)top - log(sum));
+    const bool is_given = own->asked && own->steps < own->asked->forced + (own->asked->rest_size > 0); /* of the only hypothesis */
+    const float best = is_given ? logits[s->k->first_maximum(logits, words)] : 0.0f;
     if (!keep_rules(s, own, last, logits, words)) return false;
+    const float allowed = is_given ? logits[s->k->first_maximum(logits, words)] : 0.0f;
+    if (isfinite(allowed - best)) own->given += allowed - best;
     logits[PAD] = -INFINITY;
     if (!own->steps && !(own->asked && own->asked->forced)) logits[EOS] -= FIRST_END_PENALTY;
     return true;
@@ -453,7 +458,7 @@ static bool advance_beam(searcher *s, slot *own, float *logits, i64 stride, i64 
         if (!add_node(s, own, s->best[i].id % words, row, value)) return false;
         int32_t at = (int32_t)own->node_count - 1;
         if (token == EOS)
-            finish(s, own, value / penalty + coverage(s, own, own->alive[row].node, attention_row(s, own, row)), at);
+            finish(s, own, (value - own->given) / penalty + coverage(s, own, own->alive[row].node, attention_row(s, own, row)), at);
         else
             s->next[alive] = (ranked){value, at, 0}, s->parents[alive++] = row;
     }
@@ -523,7 +528,7 @@ static bool advance_samples(searcher *s, slot *own, float *logits, i64 stride, i
         float value = own_logits[place] + add;
         if (!add_node(s, own, place, row, value)) return false;
         int32_t at = (int32_t)own->node_count - 1;
-        if (id_of(own, place) == EOS) finish(s, own, value / (float)penalty_of(s, own->steps + 1), at);
+        if (id_of(own, place) == EOS) finish(s, own, (value - own->given) / (float)penalty_of(s, own->steps + 1), at);
         else s->next[alive] = (ranked){value, at, number}, s->parents[alive++] = row;
     }
     own->steps++;
@@ -538,7 +543,7 @@ static bool is_done(const searcher *s, const slot *own) {
     if (s->set->sample) return false;
     if (is_greedy(s)) return own->steps && own->nodes[own->alive[0].node].token == EOS;
     i64 wanted = s->set->n_best < s->beam ? s->set->n_best : s->beam;
-    double possible = (double)own->alive[0].value / penalty_of(s, own->limit);
+    double possible = ((double)own->alive[0].value - (double)own->given) / penalty_of(s, own->limit);
     if (!own->finished_count) return false;
     return (double)own->finished[own->finished_count - 1].value > possible ||
            (own->finished_count >= wanted && (double)own->finished[wanted - 1].value > possible);

@@ -822,17 +822,17 @@ int64_t subwords_read(const subwords *model, const char *text, size_t size, char
     return count;
 }
 
-/* `part`: whether the text is part of a line, `inside` it or at its beginning. */
-static int64_t encode_marked(const subwords *model, const char *text, size_t size, bool part, bool inside, int32_t **ids,
-                             size_t *room, token_span **spans, size_t *span_room, word_state *state) {
+/* `inside`: the text does not begin its line. */
+static int64_t encode_marked(const subwords *model, const char *text, size_t size, bool inside, int32_t **ids, size_t *room,
+                             token_span **spans, size_t *span_room, word_state *state) {
     char *plain = NULL, *marked = NULL;
     size_t plain_room = 0, marked_room = 0, begin = 0;
     origin_list origins = {0};
     case_origins marks = {0};
     int64_t count = read_text(model, text, size, &plain, &plain_room, &begin, spans ? &origins : NULL);
     if (count >= 0)
-        count = case_mark(model->cases, plain ? plain + begin : "", (size_t)count, part && inside, part && !inside, &marked,
-                          &marked_room, spans ? &marks : NULL);
+        count = case_mark(model->cases, plain ? plain + begin : "", (size_t)count, inside, &marked, &marked_room,
+                          spans ? &marks : NULL);
     const int64_t marked_size = count;
     if (count >= 0) count = encode(model, marked ? marked : "", (size_t)count, ids, room, spans, span_room, state);
     for (int64_t i = 0; spans && i < count; i++) {
@@ -840,7 +840,7 @@ static int64_t encode_marked(const subwords *model, const char *text, size_t siz
         *own = (token_span){origins.all[begin + marks.all[own->begin]], origins.all[begin + marks.all[own->end]]};
     }
     /* Before a mark inside a line there is no space of its own. */
-    if (part && inside && count > 0 && case_begins_with_mark(marked, (size_t)marked_size)) {
+    if (inside && count > 0 && case_begins_with_mark(marked, (size_t)marked_size)) {
         const piece *first = &model->pieces[(*ids)[0]];
         if (first->size == WORD_BEGIN_SIZE && begins_word(model->bytes + first->offset, first->size))
             memmove(*ids, *ids + 1, (size_t)--count * sizeof **ids);
@@ -851,17 +851,12 @@ static int64_t encode_marked(const subwords *model, const char *text, size_t siz
 
 int64_t subwords_encode_spans(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room,
                               token_span **spans, size_t *span_room) {
-    if (model->cases) return encode_marked(model, text, size, false, false, ids, room, spans, span_room, NULL);
+    if (model->cases) return encode_marked(model, text, size, false, ids, room, spans, span_room, NULL);
     return encode(model, text, size, ids, room, spans, span_room, NULL);
 }
 
 int64_t subwords_encode(const subwords *model, const char *text, size_t size, int32_t **ids, size_t *room) {
     return subwords_encode_spans(model, text, size, ids, room, NULL, NULL);
-}
-
-int64_t subwords_encode_part(const subwords *model, const char *text, size_t size, bool inside, int32_t **ids, size_t *room) {
-    if (model->cases) return encode_marked(model, text, size, true, inside, ids, room, NULL, NULL, NULL);
-    return encode(model, text, size, ids, room, NULL, NULL, NULL);
 }
 
 bool subwords_by_words(const subwords *model) {
@@ -871,7 +866,7 @@ bool subwords_by_words(const subwords *model) {
 
 int64_t subwords_encode_word(const subwords *model, const char *text, size_t size, bool inside, word_state *state, int32_t **ids,
                              size_t *room) {
-    if (model->cases) return encode_marked(model, text, size, inside, inside, ids, room, NULL, NULL, state);
+    if (model->cases) return encode_marked(model, text, size, inside, ids, room, NULL, NULL, state);
     return encode(model, text, size, ids, room, NULL, NULL, state);
 }
 

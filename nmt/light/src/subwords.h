@@ -23,10 +23,6 @@ int32_t subwords_size(const subwords *);
    -1 where memory ends or the text has more than 2^28 bytes before or after normalisation. No end symbol is added. */
 int64_t subwords_encode(const subwords *, const char *text, size_t size, int32_t **ids, size_t *room);
 
-/* The same of a text that stands inside a line, or that begins one whose last word may continue: a model with case marks says
-   there how words are written. */
-int64_t subwords_encode_part(const subwords *, const char *text, size_t size, bool inside, int32_t **ids, size_t *room);
-
 /* What a word leaves to the next one. Begins as zeros. */
 typedef struct {
     float score;        /* of a unigram model, as sums are rounded alike then */
