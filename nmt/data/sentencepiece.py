@@ -169,8 +169,7 @@ class SentencePieceTokenizer(Tokenizer):
         return self._target.encode(list(lines), out_type=int, num_threads=1)
 
     def encode_inside(self, lines: Sequence[str]) -> list[list[int]]:
-        encode = getattr(self._target, "encode_inside", self.encode_target)
-        return encode(lines)
+        return getattr(self._target, "encode_inside", self.encode_target)(lines)  # of a model with case marks
 
     def spelled(self, text: str) -> str:
         spell = getattr(self._target, "spelled", None)

@@ -479,8 +479,7 @@ class ConstraintsMaker:
         )
 
     def with_prefix(self, request: Request, text: str) -> str:
-        """A translation that begins with the prefix as it was given, also where the tokenizer writes it otherwise, or the
-        word in which it ends, which has become longer, with another letter."""
+        """A translation that begins with the prefix as it was given, also where the tokenizer writes it otherwise."""
         if not request.prefix.strip():
             return text
         prefix = on_one_line(request.prefix).strip()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import nmt
-from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.config import load_config
+from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
 from nmt.exporting import command as export
 from nmt.interop.model_dir import load_model
 from nmt.search.constraints import ConstraintsMaker, Phrases
@@ -65,7 +65,7 @@ def test_translations_begin_with_their_prefix(run: Path, beam: int) -> None:
 
 
 def test_prefixes_are_split_as_lines_are_and_stay_as_they_were_given(run: Path) -> None:
-    """A mark where none is usual would make a model continue oddly; without it a longer word may have another letter."""
+    """A mark where none is usual makes a model continue oddly; without it a longer word may have another letter."""
     translator, tokenizer = nmt.load(run), load_model(run).tokenizer
     for prefix in ("The Dog of NASA ", "the Cat saw "):
         tokens = translator.translate("the small dog", prefix=prefix, details=["tokens"]).tokens

@@ -37,8 +37,8 @@ def all_of(
     next_word: Callable[[list[int]], list[float]] | None = None,
     given: Sequence[Sequence[int]] = (),
 ) -> list[tuple[float, list[int]]]:
-    """All sequences of 2 to `limit` tokens that end with EOS and keep to a rule, best first. Of the first tokens the best of
-    those `given` counts as the most probable of all."""
+    """All sequences of 2 to `limit` tokens that end with EOS and keep to a rule, best first. Of the first tokens the
+    best of those `given` counts as the most probable of all."""
     found: list[tuple[float, list[int]]] = []
     stack: list[tuple[float, list[int]]] = [(0.0, [])]
     while stack:

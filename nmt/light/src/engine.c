@@ -685,8 +685,7 @@ static int64_t decoded(const nmt_model *m, const found *one, char **to, size_t *
     return size;
 }
 
-/* Makes a text begin with the prefix as it was given, where the tokenizer writes it otherwise, or the word in which it ends, which
-   has become longer, with another letter. */
+/* Makes a text begin with the prefix as it was given, where the tokenizer writes it with other letters. */
 static int64_t respelled(const wishes *asked, char **to, size_t *room, int64_t size) {
     text prefix = asked->prefix, own = {*to, *to + size};
     size_t given = (size_t)(prefix.end - prefix.begin);
