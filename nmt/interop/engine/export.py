@@ -6,6 +6,7 @@ sections, tables and checksum.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import struct
@@ -162,6 +163,7 @@ def _meta(
     meta: dict[str, Any] = {
         "name": printable(name),
         **facts_for_tools(loaded, precision=precision),
+        "model": dataclasses.asdict(loaded.config.model),
         "decoding": settings_in_words(settings),
         "training_max_length": loaded.config.data.max_length,
         "card": card(loaded, name=name, stored=precision, weights=weights, total=total, words=words, note=note),

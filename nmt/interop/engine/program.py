@@ -65,6 +65,9 @@ class Tensors:
         self._numbers: dict[tuple[int, ...], int] = {}
         self._used = set[int]()
 
+    def __len__(self) -> int:
+        return len(self._parts)
+
     def number(self, *parts: Tensor) -> int:
         """That of the matrix of these parts [M_i, K], one below the other, or of the vector of these [K_i]."""
         key = tuple(map(id, parts))
@@ -91,7 +94,7 @@ class Tensors:
 
         ConfigError for what the engine refuses: a sum of two finite weights can be infinite.
         """
-        for number in range(len(self._parts)):
+        for number in range(len(self)):
             values = self.values(number)
             if not bool(values.isfinite().all()):
                 raise ConfigError("model: the sum of a bias and an offset of a layer norm is beyond the range of fp32")
