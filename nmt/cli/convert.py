@@ -13,7 +13,8 @@ from nmt.errors import printable
 from nmt.registry import CONVERTERS
 
 DESCRIPTION = """Convert models of other systems to model directories, which all commands take, and back: Zero
-(github.com/bzhangGo/zero; docs/from_zero.md), Marian, Firefox Translations and OPUS-MT (docs/marian.md)."""
+(github.com/bzhangGo/zero; docs/from_zero.md), Marian, Firefox Translations and OPUS-MT (docs/marian.md). And files for
+the engine, to train them further."""
 
 
 class Converter:

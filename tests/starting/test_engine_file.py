@@ -119,7 +119,7 @@ def test_a_file_of_before_needs_the_configuration_of_its_training(
     assert "does not say its architecture" in capsys.readouterr().err
     other = tmp_path / "other.yaml"
     raw = yaml.safe_load((model / "config.yaml").read_text())
-    for key, value in (("hidden_size", 20), ("cell", "atr"), ("tie_embeddings", "none")):
+    for key, value in (("hidden_size", 20), ("cell", "atr"), ("cell_options", {"tanh": True})):
         changed = {**raw["model"], key: value}
         if key == "cell":
             changed = {name: part for name, part in changed.items() if not name.endswith(("cell", "options"))}
