@@ -5,6 +5,8 @@ Each connection is served by a fork, which makes another one, the command, and t
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import gc
 import importlib
 import json
@@ -14,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 
 import numpy  # noqa: F401
 import pydantic  # noqa: F401
@@ -125,15 +128,38 @@ def main() -> list[str]:
         os._exit(0)
 
 
-first, *rest = main()
-if first == "-c":
-    code, *rest = rest
-    sys.argv, sys.path[0] = ["-c", *rest], ""
-    exec(compile(code, "<string>", "exec"), sys.modules["__main__"].__dict__)
-elif first == "-m":
-    name, *rest = rest
-    sys.argv, sys.path[0] = ["-m", *rest], os.getcwd()
-    runpy.run_module(name, run_name="__main__", alter_sys=True)
-else:
-    sys.argv, sys.path[0] = [first, *rest], os.path.dirname(os.path.abspath(first))
-    runpy.run_path(first, run_name="__main__")
+def run(first: str, *rest: str) -> None:
+    """What `python first rest...` runs."""
+    if first == "-c":
+        code, *rest = rest  # type: ignore[assignment]
+        sys.argv, sys.path[0] = ["-c", *rest], ""
+        exec(compile(code, "<string>", "exec"), sys.modules["__main__"].__dict__)
+    elif first == "-m":
+        name, *rest = rest  # type: ignore[assignment]
+        sys.argv, sys.path[0] = ["-m", *rest], os.getcwd()
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv, sys.path[0] = [first, *rest], os.path.dirname(os.path.abspath(first))
+        runpy.run_path(first, run_name="__main__")
+
+
+def end(code: int) -> None:
+    """End as Python does, but without taking apart, object by object, what is shared with the process that waits.
+
+    Returns where a stream cannot be written: Python says what it says then.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    with contextlib.suppress(OSError, ValueError):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+        os._exit(code)
+
+
+try:
+    run(*main())
+except SystemExit as stop:
+    if stop.code is None or isinstance(stop.code, int):
+        end(stop.code or 0)
+    raise
+end(0)
