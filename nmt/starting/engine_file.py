@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,31 +13,30 @@ import torch
 from torch import Tensor
 
 from nmt.cli.common import add_plugins, path_of_place
-from nmt.cli.convert import Converter, add_overwrite
+from nmt.cli.convert import Converter, add_overwrite, say
 from nmt.config import load_config
 from nmt.config.load import validate
 from nmt.config.schema import Config
 from nmt.data.sentencepiece import SentencePieceOptions, SentencePieceTokenizer
-from nmt.errors import CheckpointError, ConfigError
+from nmt.errors import ConfigError
 from nmt.files import read_file
-from nmt.interop.engine.export import numbers_of, sections_of
+from nmt.interop.engine.export import HEADER, SECTION, TENSOR, numbers_of, sections_of
 from nmt.interop.engine.lowering import lower
-from nmt.interop.engine.opened import open_engine
-from nmt.interop.engine.program import GROUPS, STRIP, Kind
+from nmt.interop.engine.opened import open_engine, text_of
+from nmt.interop.engine.program import GROUPS, STRIP, Kind, Lowered
 from nmt.interop.export import is_converted, is_replaced, write_model
 from nmt.interop.model_dir import planned_model
+from nmt.interop.run_layout import TrainingFacts, write_facts
+from nmt.light.options import options_of
 from nmt.light.pretrained import located
-from nmt.models.base import Seq2Seq
+from nmt.light.translator import Translator
+from nmt.models import build_model
 from nmt.registry import CONVERTERS
 
-_HEADER: Final = 32
-_ENTRY: Final = struct.Struct("<4sIQQ")
-_TENSOR: Final = struct.Struct("<4I3Q")
 _PROGRAMS: Final = ("REGS", "STAT", "ENCO", "STEP")
 """Sections that depend on the architecture alone."""
 _DIGITS: Final = 4096
 """Places are told in two digits of this base, which fp32 holds exactly."""
-_SEARCH: Final = ("beam_size", "length_penalty", "max_length_offset")
 
 
 @CONVERTERS.register("engine")
@@ -75,12 +73,19 @@ training can start (training.init_from). The weights of files in int8 or bf16 ar
         if arguments.config is not None:
             given = load_config(arguments.config, plugins=arguments.plugins, warn=lambda line: None)
         file = read_engine_file(path)
-        config, tokenizer = _configuration(file, given, output=output), file.tokenizer
+        if "LIST" in file.sections:
+            say([f"{path}: its shortlist stays behind; nmt-shortlist makes one"])
+        tokenizer = file.tokenizer()
+        config = _configuration(file, given, tokenizer, output=output)
         weights = weights_of(file, config, tokenizer)
         origin = {"converted": f"engine {path}", "licence": f"see the card of {path.name}"}
         write_model(output, weights, config=config, tokenizer=tokenizer, metadata=origin, replace=replaces)
+        longest, several = file.card.get("longest_training_source"), file.card.get("sources_of_several_sentences")
+        if longest is not None:
+            write_facts(output, TrainingFacts(longest, several))
         count = sum(weight.numel() for weight in weights.values())
-        rounded = "" if file.precision == "fp32" else f"; its weights are rounded to {file.precision}"
+        precision = text_of(file.card, "precision")
+        rounded = "" if precision == "fp32" else f"; its weights are rounded to {precision}"
         print(f"{output}: {config.model.architecture} {config.model.cell}, {count:,} parameters{rounded}")
         return 0
 
@@ -90,27 +95,29 @@ class EngineFile(NamedTuple):
 
     path: Path
     sections: dict[str, bytes]
-    meta: dict[str, Any]
+    card: dict[str, Any]
+    """Its section META"""
+    decoding: dict[str, Any]
+    """The keys of its search that are not the defaults"""
 
-    @property
-    def precision(self) -> str:
-        """int8, bf16 or fp32."""
-        return str(self.meta["precision"])
-
-    @property
     def tokenizer(self) -> SentencePieceTokenizer:
         """Its SentencePiece models."""
         source = self.sections["SPMS"]
         target = self.sections.get("SPMT", source)
-        sizes = struct.unpack_from("<2I", self.sections["SETT"])
-        options = SentencePieceOptions(joint=source == target, vocab_size=max(sizes))
+        options = SentencePieceOptions(joint=source == target, vocab_size=max(self.vocabularies))
         return SentencePieceTokenizer(source, target, options=options)
+
+    @property
+    def vocabularies(self) -> tuple[int, int]:
+        """Entries of source and target."""
+        source, target = struct.unpack_from("<2I", self.sections["SETT"])
+        return source, target
 
     def tensors(self) -> Iterator[Tensor]:
         """All of them in fp32, matrices [M, K] and vectors [K]; int8 values times the scales of their rows."""
         data = bytearray(self.sections["DATA"])
         types = {Kind.BF16: torch.bfloat16, Kind.INT8: torch.int8}
-        for number, rows, columns, _, place, scales, _ in _TENSOR.iter_unpack(self.sections["TENS"]):
+        for number, rows, columns, _, place, scales, _ in struct.iter_unpack(TENSOR, self.sections["TENS"]):
             kind = Kind(number)
             if kind == Kind.VECTOR:
                 yield torch.frombuffer(data, dtype=torch.float32, count=columns, offset=place).clone()
@@ -127,31 +134,47 @@ class EngineFile(NamedTuple):
 
 def read_engine_file(path: Path) -> EngineFile:
     """The file at `path`, which the engine itself has checked; CheckpointError for any other."""
-    open_engine([path]).close()
+    with open_engine([path]) as translator:
+        card, decoding = translator.card, _decoding(translator)
     content = read_file(path)
     (count,) = struct.unpack_from("<I", content, 12)
-    entries = (_ENTRY.unpack_from(content, _HEADER + _ENTRY.size * number) for number in range(count))
+    entries = (struct.unpack_from(SECTION, content, HEADER + struct.calcsize(SECTION) * i) for i in range(count))
     sections = {name.decode(): content[start : start + size] for name, _, start, size in entries}
-    if "META" not in sections:
-        raise CheckpointError(f"{path}: has no section META, which says its languages and precision")
-    return EngineFile(path, sections, json.loads(sections["META"]))
+    return EngineFile(path, sections, card, decoding)
 
 
-def _configuration(file: EngineFile, given: Config | None, *, output: Path) -> Config:
+def _decoding(translator: Translator) -> dict[str, Any]:
+    """The search of a file, as a configuration has it."""
+    found: dict[str, Any] = {}
+    for option in options_of("light"):
+        if option.is_key and option.is_number:
+            number = getattr(translator.defaults, option.name)
+            value = bool(number) if option.kind == "flag" else option.of_number(number)
+            found |= {} if value == option.default else {option.name: value}
+    found |= {} if found.get("split_long", 1) else {"split_long": None}
+    names = {token: name for name, token in translator.languages.items()}
+    if name := names.get(translator.defaults.target_language):
+        found["target_language"], _, domain = name.partition("+")
+        found |= {"domain": domain} if domain else {}
+    return found
+
+
+def _configuration(
+    file: EngineFile, given: Config | None, tokenizer: SentencePieceTokenizer, *, output: Path
+) -> Config:
     """The configuration of the model directory: the architecture of `given`, or the one that the file says."""
-    if given is None and "model" not in file.meta:
+    if given is None and "model" not in file.card:
         raise ConfigError(f"{file.path}: does not say its architecture; name a configuration that has it with --config")
-    search = file.meta.get("decoding", {})
     raw = {
         "run_dir": str(output),
-        "model": file.meta["model"] if given is None else dataclasses.asdict(given.model),
+        "model": file.card["model"] if given is None else dataclasses.asdict(given.model),
         "data": {
-            "source_language": file.meta["source_language"],
-            "target_language": file.meta["target_language"],
+            "source_language": file.card.get("source_language"),
+            "target_language": file.card.get("target_language"),
             "tokenizer": "sentencepiece",
-            "tokenizer_options": dataclasses.asdict(file.tokenizer.options),
+            "tokenizer_options": dataclasses.asdict(tokenizer.options),
         },
-        "decoding": {key: search[key] for key in _SEARCH if key in search},
+        "decoding": file.decoding,
     }
     return validate(raw, origin=f"{file.path}: the configuration of its model")
 
@@ -162,15 +185,21 @@ def weights_of(file: EngineFile, config: Config, tokenizer: SentencePieceTokeniz
     Of weights that a file has as their sum alone, the first in the order of the model is the sum and the others are 0.
     Raises ConfigError where the file is of another architecture.
     """
-    model = planned_model(config, tokenizer, most_layers=10**6, trusted=True).eval()
-    lowered, stored = lower(model, precision="fp32"), list(file.tensors())
-    sizes = struct.unpack_from("<2I", file.sections["SETT"])
+    stored = list(file.tensors())
+    plan = planned_model(config, tokenizer, most_layers=len(stored), trusted=False)
+    if sum(weight.numel() for weight in plan.parameters()) > len(file.sections["DATA"]):
+        raise ConfigError(_other(file))  # before memory is taken: a file may say any size
+    model = build_model(config.model, *file.vocabularies).eval()
+    lowered = lower(model, precision="fp32")
     ours = sections_of(
-        lowered, settings=numbers_of(config.decoding), vocabularies=sizes, subwords=tokenizer.models, shortlist=None
+        lowered,
+        settings=numbers_of(config.decoding),
+        vocabularies=file.vocabularies,
+        subwords=tokenizer.models,
+        shortlist=None,
     )
-    if any(bytes(ours[name]) != file.sections[name] for name in _PROGRAMS):
-        raise ConfigError(_other(file))
-    if [tuple(one.shape) for one in _values(model)] != [tuple(one.shape) for one in stored]:
+    same = all(bytes(ours[name]) == file.sections[name] for name in _PROGRAMS)
+    if not same or [one.shape for one in _values(lowered)] != [one.shape for one in stored]:
         raise ConfigError(_other(file))
     weights = model.state_dict()
     found = {name: torch.zeros_like(weight) for name, weight in weights.items()}
@@ -182,7 +211,7 @@ def weights_of(file: EngineFile, config: Config, tokenizer: SentencePieceTokeniz
         digits = []
         for digit in (places % _DIGITS, places // _DIGITS):
             weight.copy_(digit + 1)
-            digits.append(_values(model))
+            digits.append(_values(lower(model, precision="fp32")))
         weight.zero_()
         for number, (low, high) in enumerate(zip(*digits, strict=True)):
             free = (low > 0) & ~taken[number]
@@ -190,15 +219,14 @@ def weights_of(file: EngineFile, config: Config, tokenizer: SentencePieceTokeniz
             found[name].view(-1)[origin] = stored[number][free]
             taken[number] |= free
     model.load_state_dict(found)
-    if not all(map(torch.equal, _values(model), stored)):
+    if not all(map(torch.equal, _values(lower(model, precision="fp32")), stored)):
         raise ConfigError(_other(file))
     return found
 
 
-def _values(model: Seq2Seq) -> list[Tensor]:
-    """The tensors of a file of `model` in fp32."""
-    tensors = lower(model, precision="fp32").tensors
-    return [tensors.values(number) for number in range(len(tensors))]
+def _values(lowered: Lowered) -> list[Tensor]:
+    """The tensors of a file, in fp32."""
+    return [lowered.tensors.values(number) for number in range(len(lowered.tensors))]
 
 
 def _other(file: EngineFile) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,11 @@ from nmt.cli import convert
 from nmt.config.load import validate
 from nmt.exporting import command as export
 from nmt.interop.export import write_model
+from nmt.interop.run_layout import TrainingFacts, read_facts, write_facts
 from nmt.models import build_model
 from tests.compiled import needed_engine
 from tests.interop.engine_models import section
+from tests.light.file_parts import parts_of, with_sections
 from tests.tiny_run import subwords
 
 MODELS = [
@@ -31,6 +32,8 @@ MODELS = [
     {"architecture": "transformer", "cell": "lrn", "tie_embeddings": "all"},
     {"architecture": "transformer", "cell": "ssru", "architecture_options": {"form": "marian", "heads": 2}},
 ]
+
+SEARCH = {"beam_size": 3, "max_length_offset": 7, "no_repeat_ngram": 3, "placeholders": True, "split_long": None}
 
 
 def make(folder: Path, **model: Any) -> Path:
@@ -43,7 +46,7 @@ def make(folder: Path, **model: Any) -> Path:
         "tokenizer_options": {"vocab_size": 300},
     }
     raw = {"run_dir": str(folder / "model"), "model": dataclasses.asdict(section(**model)), "data": data}
-    config = validate({**raw, "decoding": {"beam_size": 3, "max_length_offset": 7}}, origin="test")
+    config = validate({**raw, "decoding": SEARCH}, origin="test")
     torch.manual_seed(3)
     built = build_model(config.model, tokenizer.source_size, tokenizer.target_size)
     weights = {name: weight + 0.3 * torch.randn_like(weight) for name, weight in built.state_dict().items()}
@@ -59,10 +62,7 @@ def exported(model: Path, precision: str) -> Path:
 
 
 def sections(file: Path) -> dict[str, bytes]:
-    content = file.read_bytes()
-    (count,) = struct.unpack_from("<I", content, 12)
-    entries = [struct.unpack_from("<4sIQQ", content, 32 + 24 * number) for number in range(count)]
-    return {name.decode(): content[start : start + size] for name, _, start, size in entries}
+    return parts_of(file.read_bytes())
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
@@ -72,7 +72,7 @@ def test_its_export_is_the_file_again(model: dict[str, Any], precision: str, tmp
     assert convert.main(["engine", str(first), "-o", str(tmp_path / "back")]) == 0
     again = exported(tmp_path / "back", precision)
     ours, theirs = sections(again), sections(first)
-    same = ["SETT", "TENS", "REGS", "STAT", "ENCO", "STEP", "SPMS"]
+    same = ["SETT", "OPTS", "TENS", "REGS", "STAT", "ENCO", "STEP", "SPMS"]
     assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
     if precision == "fp32":
         assert ours["DATA"] == theirs["DATA"]
@@ -91,12 +91,15 @@ def test_weights_that_no_sum_hides_are_those_of_the_model(tmp_path: Path) -> Non
 
 
 def test_the_directory_says_what_it_is_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = exported(make(tmp_path, **MODELS[0]), "int8")
+    model = make(tmp_path, **MODELS[0])
+    write_facts(model, TrainingFacts(12, 0.25))
+    file = exported(model, "int8")
     assert convert.main(["engine", str(file), "-o", str(tmp_path / "back")]) == 0
+    assert read_facts(tmp_path / "back") == TrainingFacts(12, 0.25)
     assert capsys.readouterr().out.splitlines()[-1].endswith("parameters; its weights are rounded to int8")
     config = yaml.safe_load((tmp_path / "back/config.yaml").read_text())
     assert (config["data"]["source_language"], config["data"]["target_language"]) == ("xx", "yy")
-    assert (config["decoding"]["beam_size"], config["decoding"]["max_length_offset"]) == (3, 7)
+    assert {key: config["decoding"][key] for key in SEARCH} == SEARCH
     assert convert.main(["engine", str(file), "-o", str(tmp_path / "back")]) == 1
     assert "exists already" in capsys.readouterr().err
     assert convert.main(["engine", str(file), "-o", str(tmp_path / "back"), "--overwrite"]) == 0
@@ -109,11 +112,7 @@ def test_a_file_of_before_needs_the_configuration_of_its_training(
     file = exported(model, "int8")
     meta = json.loads(sections(file)["META"])
     del meta["model"]
-    content = bytearray(file.read_bytes())
-    place, old = content.find(sections(file)["META"]), len(sections(file)["META"])
-    content[place : place + old] = json.dumps(meta).encode().ljust(old)
-    content[24:28] = struct.pack("<I", zlib.crc32(content[32:]))
-    file.write_bytes(content)
+    file.write_bytes(with_sections(file.read_bytes(), META=json.dumps(meta).encode()))
     back = ["engine", str(file), "-o", str(tmp_path / "back")]
     assert convert.main(back) == 2
     assert "does not say its architecture" in capsys.readouterr().err
@@ -128,6 +127,26 @@ def test_a_file_of_before_needs_the_configuration_of_its_training(
         assert "its layers are not those of the configuration" in capsys.readouterr().err
     assert not (tmp_path / "back").exists()
     assert convert.main([*back, "--config", str(model / "config.yaml")]) == 0
+
+
+def test_a_file_cannot_ask_for_any_amount_of_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = exported(make(tmp_path, **MODELS[4]), "fp32")
+    meta = json.loads(sections(file)["META"])
+    meta["model"]["embedding_size"] = 200_000
+    file.write_bytes(with_sections(file.read_bytes(), META=json.dumps(meta).encode()))
+    capsys.readouterr()
+    assert convert.main(["engine", str(file), "-o", str(tmp_path / "back")]) == 2
+    assert "its layers are not those of the configuration" in capsys.readouterr().err
+
+
+def test_a_shortlist_that_stays_behind_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = make(tmp_path, **MODELS[4])
+    size = len(load_file(model / "model.safetensors")["embeddings.source"])
+    file = exported(model, "fp32")
+    lists = struct.pack(f"<{size + 4}I", 1, 0, 5, *[0] * (size + 1))
+    file.write_bytes(with_sections(file.read_bytes(), LIST=lists))
+    assert convert.main(["engine", str(file), "-o", str(tmp_path / "back")]) == 0
+    assert "its shortlist stays behind" in capsys.readouterr().err
 
 
 def test_another_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,9 @@ _INSTRUCTION: Final = "<14Iif"
 _LATER: Final = 40
 """The place of these in the settings."""
 _ALIGNMENT: Final = 64
-_HEADER: Final = 32
+HEADER: Final = 32
+SECTION: Final = "<4sIQQ"
+TENSOR: Final = "<4I3Q"
 _OPERANDS: Final = 3
 _TENSORS: Final = 4
 
@@ -316,11 +318,11 @@ def sections_of(
 
 def file_of(sections: Mapping[str, Content]) -> list[Content]:
     """The whole file, in pieces, so that no large one is copied."""
-    place = _HEADER + 24 * len(sections)
+    place = HEADER + 24 * len(sections)
     table, body = b"", list[Content]()
     for name, content in sections.items():
         gap = -place % _ALIGNMENT
-        table += struct.pack("<4sIQQ", name.encode("ascii"), 0, place + gap, len(content))
+        table += struct.pack(SECTION, name.encode("ascii"), 0, place + gap, len(content))
         body += [b"\0" * gap, content]
         place += gap + len(content)
     sums = zlib.crc32(table)
@@ -361,5 +363,5 @@ def _tensors(stored: Iterable[Stored]) -> tuple[bytes, bytearray]:
 
     for each in stored:
         places = put(each.values), put(each.scales), put(each.sums)
-        table.extend(struct.pack("<4I3Q", each.kind, each.rows, each.columns, 0, *places))
+        table.extend(struct.pack(TENSOR, each.kind, each.rows, each.columns, 0, *places))
     return bytes(table), data
